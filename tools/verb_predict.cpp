@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "registry/language/error.h"
+#include "registry/language/text_forms.h"
 #include "runner/predict/command_advice.h"
 #include "runner/predict/prediction.h"
 #include "tools/verbs.h"
@@ -33,12 +34,17 @@ void sort_rest(PredictArguments& arguments) {
   }
 }
 
-/// By the ending of the file that is written; else csv.
+/// By the ending of the file that is written; csv where it has none. Throws Error for one of another format.
 std::string format_of(const PredictArguments& arguments) {
   if (!arguments.format.empty()) return arguments.format;
-  const std::string ending = std::filesystem::path(arguments.options.output).extension();
-  if (ending == ".jsonl" || ending == ".json") return "jsonl";
-  return ending == ".npz" || ending == ".parquet" || ending == ".conll" ? ending.substr(1) : "csv";
+  const std::string& output = arguments.options.output;
+  const std::string ending = lower_ascii(std::filesystem::path(output).extension());
+  if (ending == ".jsonl" || ending == ".json" || ending == ".ndjson") return "jsonl";
+  if (ending == ".npz" || ending == ".parquet" || ending == ".conll") return ending.substr(1);
+  if (ending.empty() || ending == ".csv" || ending == ".txt") return "csv";
+  throw Error("predict: --output " + output + ": files that end in " + ending +
+              " are not written; write a name that ends in .csv, .jsonl, .parquet, .npz or, for tags of words, .conll, "
+              "or add --format csv to have CSV under this name");
 }
 
 void report(const TrainedRun& run, const PredictSummary& summary, const PredictOptions& options) {
@@ -56,9 +62,9 @@ void report(const TrainedRun& run, const PredictSummary& summary, const PredictO
   }
   if (options.output.empty()) return;
   const int64_t samples = summary.num_read - summary.num_left_out;
-  const std::string rows = summary.num_written == samples ? "" : ", " + std::to_string(summary.num_written) + " rows";
-  std::fprintf(stderr, "%s: predictions for %lld samples%s\n", options.output.c_str(), static_cast<long long>(samples),
-               rows.c_str());
+  const std::string rows = summary.num_written == samples ? "" : ", " + counted(summary.num_written, "row", "rows");
+  std::fprintf(stderr, "%s: predictions for %lld %s%s\n", options.output.c_str(), static_cast<long long>(samples),
+               samples == 1 ? "sample" : "samples", rows.c_str());
 }
 
 }  // namespace

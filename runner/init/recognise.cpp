@@ -8,6 +8,7 @@
 #include "registry/image_data/image_files.h"
 #include "registry/language/error.h"
 #include "registry/language/text_forms.h"
+#include "runner/base/shell_word.h"
 #include "runner/init/array_draft.h"
 #include "runner/init/file_encoding.h"
 #include "runner/init/image_draft.h"
@@ -82,6 +83,13 @@ void require_same_encoding(const TableSight& one, const TableSight& other) {
                   conversion_command(odd.path, iconv_name(*odd.encoding)));
 }
 
+/// What a table called test, which the recipe does not name, is good for.
+std::string use_of_test(const std::string& path, const TableSight& test, const TableTarget& target) {
+  if (test.find(target.name)) return path + " is not used; `trainrun eval` can evaluate on it";
+  return path + " has no " + target.name + "; once the model is trained, `trainrun predict RUN " + shell_word(path) +
+         "` predicts it";
+}
+
 Draft draft_of_table(const TableFiles& files, const InitOptions& options, SeenTables& tables) {
   const TableSight& table = tables.at(files.train);
   const TableSight* other = nullptr;
@@ -106,6 +114,7 @@ Draft draft_of_table(const TableFiles& files, const InitOptions& options, SeenTa
   Draft draft = image         ? draft_image_table(table, evaluated, image->name, target, used, options)
                 : is_of_texts ? draft_texts(table, target, used, options)
                               : draft_table(table, target, used, options);
+  if (!image && !used.test.empty()) draft.doubts.push_back(use_of_test(used.test, tables.at(used.test), target));
   add_reading(table, options, draft);
   return draft;
 }

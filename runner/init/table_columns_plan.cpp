@@ -1,6 +1,7 @@
 #include "runner/init/table_columns_plan.h"
 
 #include <algorithm>
+#include <set>
 
 #include "registry/language/text_forms.h"
 #include "runner/base/text.h"
@@ -38,14 +39,16 @@ class Planner {
     const ColumnOptions options = column.facts.options(fault);
     if (is_id_like(column, table_.rows)) {
       plan_.ids.push_back(column.name);
+    } else if (fault.starts_with("holds text") && 2 * column.amounts > column.texts) {
+      leave_out(column, "amounts such as '" + column.first_amount +
+                            "', which are read as numbers only without their signs or units");
     } else if (fault.starts_with("holds text")) {
       plan_.texts.push_back(column.name);
       leave_out(column, "text, " + grouped(column.facts.distinct()) + " different ones");
     } else if (column.facts.has_odd() && !fault.empty()) {
       has_odd_ = true;
-      plan_.doubts.push_back(column.name + ": " + column.facts.odd_text() + ", are not " + column.facts.usual_text() +
-                             ", and are taken as missing values");
-      use(0, column, "");
+      plan_.doubts.push_back(odd_sentence(column));
+      use(0, column);
     } else if (options.is_list()) {
       leave_out(column, "lists or objects");
     } else if (!fault.empty() && options.is_date()) {
@@ -58,10 +61,7 @@ class Planner {
     } else if (options.is_date()) {
       add_date(column, options);
     } else {
-      use(options.is_category()  ? 3
-          : options.is_boolean() ? 1
-                                 : 0,
-          column, options.is_category() ? std::to_string(column.facts.distinct()) + " values" : "");
+      use(options.is_category() ? 3 : options.is_boolean() ? 1 : 0, column);
     }
   }
 
@@ -79,7 +79,7 @@ class Planner {
       if (column->name == plan_.time) {
         plan_.ids.push_back(column->name);
       } else {
-        use(2, *column, "");
+        use(2, *column);
       }
     }
     if (plan_.time.empty() && !unordered_.empty()) {
@@ -89,8 +89,10 @@ class Planner {
     }
   }
 
-  void use(size_t group, const ColumnSight& column, std::string what) {
-    if (const int64_t missing = column.facts.missing(); missing > 0) {
+  void use(size_t group, const ColumnSight& column) {
+    const bool is_category = group == 3;
+    std::string what = is_category ? std::to_string(column.facts.distinct()) + " values" : "";
+    if (const int64_t missing = is_category ? column.facts.empty() : column.facts.missing(); missing > 0) {
       what += (what.empty() ? "" : ", ") + grouped(missing) + " missing";
     }
     plan_.groups[group].names.push_back(column.name + (what.empty() ? "" : " (" + what + ")"));
@@ -99,9 +101,35 @@ class Planner {
 
   void add_odd() {
     if (!has_odd_) return;
-    TableOptions options;
-    const std::string values = na_values_text(table_.facts(), options);
-    if (!values.empty()) plan_.settings.push_back(values);
+    TableOptions options;  // whose na_values are instead of the usual ones, so that these have to be among them
+    options.na_values = {""};
+    const std::set<std::string> categories = all_categories();
+    for (const std::string& word : MissingValues::words()) {
+      if (!categories.contains(word)) options.na_values->push_back(word);
+    }
+    plan_.na_values = na_values_of(table_.facts(), options);
+    for (const ColumnSight& column : table_.columns) {
+      if (column.name != target_.name && column.facts.has_odd()) plan_.odd.push_back(odd_sentence(column));
+    }
+  }
+
+  static std::string odd_sentence(const ColumnSight& column) {
+    return column.name + ": " + column.facts.odd_text() + ", are not " + column.facts.usual_text() +
+           ", and are taken as missing values";
+  }
+
+  /// What is called None in such a column is no missing value.
+  std::set<std::string> all_categories() const {
+    std::set<std::string> all;
+    for (const ColumnSight& column : table_.columns) {
+      std::string fault;
+      const bool is_label = column.name == target_.name && target_.is_class;
+      const bool is_category = column.facts.options(fault).is_category() && fault.empty() && !column.facts.has_odd();
+      if (!is_label && !is_category) continue;
+      const std::vector<std::string> names = column.facts.names(ColumnOptions());
+      all.insert(names.begin(), names.end());
+    }
+    return all;
   }
 
   const TableSight& table_;

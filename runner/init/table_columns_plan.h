@@ -17,13 +17,14 @@ struct ColumnPlan {
   };
   std::vector<Group> groups;
   std::vector<std::string> features;
-  std::vector<std::string> ids;    // columns that tell rows apart
-  std::vector<std::string> left;   // columns that cannot be used, each with why
-  std::vector<std::string> texts;  // of these, those that hold texts
-  std::vector<std::string> settings;
+  std::vector<std::string> ids;        // columns that tell rows apart
+  std::vector<std::string> left;       // columns that cannot be used, each with why
+  std::vector<std::string> texts;      // of these, those that hold texts
+  std::vector<std::string> na_values;  // what the recipe has to list of them; empty: nothing
   std::vector<std::string> doubts;
-  std::string time;             // the column by which the rows are in the order of time; "": there is none
-  bool lists_features = false;  // whether the recipe has to list them
+  std::vector<std::string> odd;  // the like, about columns that `na_values` makes numbers, dates or booleans
+  std::string time;              // the column by which the rows are in the order of time; "": there is none
+  bool lists_features = false;   // whether the recipe has to list them
 };
 ColumnPlan plan_columns(const TableSight& table, const TableTarget& target);
 

@@ -5,6 +5,7 @@
 
 #include "registry/language/error.h"
 #include "registry/language/text_forms.h"
+#include "runner/base/shell_word.h"
 #include "runner/base/text.h"
 #include "runner/init/table_columns_plan.h"
 
@@ -89,7 +90,7 @@ void add_doubts(Draft& draft, const TableSight& table, const TableTarget& target
   }
   constexpr double kSentence = 2;
   if (!plan.texts.empty() && table.find(plan.texts[0])->mean_words() >= kSentence) {
-    draft.doubts.push_back("the texts in " + join(plan.texts) + " are not read; --text " + plan.texts[0] +
+    draft.doubts.push_back("the texts in " + join(plan.texts) + " are not read; --text " + shell_word(plan.texts[0]) +
                            " writes a recipe for a model of texts, which reads them alone");
   }
 }
@@ -100,7 +101,7 @@ std::string dataset_text(const TableSight& table, const TableTarget& target, con
       "dataset:\n  train: &rows\n    type: " + table.type + "\n    path: " + recipe_word(files.train) + "\n";
   if (table.encoding) text += "    encoding: " + word_of(*table.encoding) + "\n";
   for (const std::string& setting : table.settings) text += "    " + setting + "\n";
-  for (const std::string& setting : plan.settings) text += "    " + setting + "\n";
+  if (!plan.na_values.empty()) text += "    " + na_values_text(plan.na_values) + "\n";
   text += "    label: " + recipe_word(target.name) + "\n";
   if (!target.is_class) text += "    task: regression\n";
   if (!plan.ids.empty()) {
@@ -167,12 +168,14 @@ std::string mlp_training(int64_t rows, int64_t batch_size) {
                    "ends with the best weights");
 }
 
-Draft draft_table(const TableSight& table, const TableTarget& target, const TableFiles& files,
-                  const InitOptions& options) {
-  const ColumnPlan plan = plan_columns(table, target);
+namespace {
+
+/// `plan`: of what the recipe reads, so that what is told of the columns is what the training sees.
+Draft draft_planned(const TableSight& table, const TableTarget& target, const ColumnPlan& plan, const TableFiles& files,
+                    const InitOptions& options) {
   if (plan.features.empty()) {
     std::string advice =
-        plan.texts.empty() ? "" : "; --text " + plan.texts[0] + " writes a recipe for a model of texts";
+        plan.texts.empty() ? "" : "; --text " + shell_word(plan.texts[0]) + " writes a recipe for a model of texts";
     if (table.columns.size() == 1) throw Error(table.path + ": has no column but " + target.name + " to learn from");
     throw Error(table.path + ": no column but " + target.name + " can be learnt from: " + join(plan.left) +
                 (plan.ids.empty() ? "" : "; only tell which row it is: " + join(plan.ids)) + advice);
@@ -181,12 +184,28 @@ Draft draft_table(const TableSight& table, const TableTarget& target, const Tabl
   Draft draft;
   add_seen(draft, table, target, plan, split);
   add_doubts(draft, table, target, plan, split);
-  if (!files.test.empty()) draft.doubts.push_back(files.test + " is not used; `trainrun eval` can evaluate on it");
   draft.batch_size = mlp_batch_size(split.rows);
   draft.recipe = [=, name = options.name](int64_t batch_size) {
     return recipe_of_table(table, target, plan, files, split, name, batch_size);
   };
   return draft;
+}
+
+}  // namespace
+
+Draft draft_table(const TableSight& table, const TableTarget& target, const TableFiles& files,
+                  const InitOptions& options) {
+  const ColumnPlan plan = plan_columns(table, target);
+  if (plan.na_values.empty()) return draft_planned(table, target, plan, files, options);
+  const TableSight read = look_again(table, plan.na_values);
+  InitOptions chosen = options;
+  chosen.target = target.name;
+  TableTarget read_target = choose_target(read, nullptr, chosen);
+  read_target.reason = target.reason;
+  ColumnPlan read_plan = plan_columns(read, read_target);
+  read_plan.na_values = plan.na_values;
+  read_plan.doubts.insert(read_plan.doubts.begin(), plan.odd.begin(), plan.odd.end());
+  return draft_planned(read, read_target, read_plan, files, options);
 }
 
 }  // namespace trainrun

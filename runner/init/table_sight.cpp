@@ -79,6 +79,20 @@ Cell text_cell(const std::string& text) {
   return cell;
 }
 
+/// Whether a text is a number with a sign or unit of a few characters, before or after it: "349.160,97 €", "USD 20".
+bool is_amount(const std::string& text) {
+  constexpr size_t kMostOfUnit = 5;  // bytes
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto first = std::ranges::find_if(text, is_digit);
+  if (first == text.end()) return false;
+  const auto end = std::find_if(text.rbegin(), text.rend(), is_digit).base();
+  const auto is_of_number = [&](char c) {
+    return is_digit(c) || std::string_view(".,' ").find(c) != std::string::npos;
+  };
+  const auto unit = static_cast<size_t>((first - text.begin()) + (text.end() - end));
+  return std::all_of(first, end, is_of_number) && unit <= kMostOfUnit;
+}
+
 /// What one column's cells hold beyond what ColumnFacts keeps.
 class ColumnReader {
  public:
@@ -88,6 +102,7 @@ class ColumnReader {
     sight_.facts.add(cell, missing, row);
     if (missing.contains(cell, false)) {
       sight_.counts_up = false;
+      if (!missing.contains(cell, true)) ++sight_.words_counts[text_of(cell)];
       return;
     }
     if (cell.kind == Cell::Kind::kList || cell.kind == Cell::Kind::kObject) return;
@@ -127,6 +142,7 @@ class ColumnReader {
   void add_text(const std::string& text) {
     sight_.counts_up = false;
     ++sight_.texts;
+    if (is_amount(text) && sight_.amounts++ == 0) sight_.first_amount = text;
     bool in_word = false;
     for (const char c : text) {
       const bool is_space = c == ' ' || c == '\t' || c == '\n' || c == '\r';
@@ -157,9 +173,12 @@ bool is_data(const std::vector<std::string>& names) {
   return 2 * numbers > static_cast<std::ptrdiff_t>(names.size());
 }
 
+using NaValues = std::optional<std::vector<std::string>>;  // nothing: the usual ones
+
 class TableLooker {
  public:
-  explicit TableLooker(TableSight& sight) : sight_(sight), missing_(std::nullopt) {
+  explicit TableLooker(TableSight& sight, const NaValues& na_values = std::nullopt)
+      : sight_(sight), missing_(na_values) {
     for (ColumnSight& column : sight.columns) readers_.emplace_back(column);
   }
   void add(const std::vector<Cell>& row, int64_t number) {
@@ -184,7 +203,7 @@ class TableLooker {
 
 /// Looks through all rows, whose numbers are written as `format` says.
 TableSight look_through(const std::string& path, const std::optional<TextEncoding>& encoding,
-                        const std::optional<NumberFormat>& format) {
+                        const std::optional<NumberFormat>& format, const NaValues& na_values) {
   TableSight sight;
   sight.path = path;
   sight.encoding = encoding;
@@ -198,7 +217,7 @@ TableSight look_through(const std::string& path, const std::optional<TextEncodin
     if (is_headless) row.push_back(text_cell(reader->names()[i]));
     sight.columns.push_back(std::move(column));
   }
-  TableLooker looker(sight);
+  TableLooker looker(sight, na_values);
   const auto add = [&](int64_t number) {
     for (Cell& cell : row) cell.format = format ? &*format : cell.format;
     looker.add(row, number);
@@ -255,10 +274,11 @@ std::string format_of(const TableSight& sight) {
 }
 
 /// `encoding`: what the recipe says of it.
-TableSight look_whole(const std::string& path, const std::optional<TextEncoding>& encoding) {
+TableSight look_whole(const std::string& path, const std::optional<TextEncoding>& encoding,
+                      const NaValues& na_values = std::nullopt) {
   TableSight sight;
   try {
-    sight = look_through(path, encoding, std::nullopt);
+    sight = look_through(path, encoding, std::nullopt, na_values);
   } catch (const DataError& error) {
     std::optional<TableSight> lines;
     if (has_extension(path, ".tsv")) lines = look_through_lines(path, encoding);
@@ -272,7 +292,7 @@ TableSight look_whole(const std::string& path, const std::optional<TextEncoding>
   NumberFormat numbers;
   if (format.starts_with("decimal")) numbers.decimal = ',';
   if (const size_t at = format.find("thousands: '"); at != std::string::npos) numbers.thousands = format[at + 12];
-  sight = look_through(path, encoding, numbers);
+  sight = look_through(path, encoding, numbers, na_values);
   sight.settings.push_back(format.substr(0, both));
   if (both != std::string::npos) sight.settings.push_back(format.substr(both + 5));
   sight.told.push_back("numbers are written with " + format);
@@ -321,6 +341,10 @@ TableSight look_at_table(const std::string& path, const std::optional<TextEncodi
     if (!doubt.empty()) sight.doubts.push_back(doubt);
     return sight;
   });
+}
+
+TableSight look_again(const TableSight& table, const std::vector<std::string>& na_values) {
+  return look_whole(table.path, table.encoding, na_values);
 }
 
 }  // namespace trainrun

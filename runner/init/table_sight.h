@@ -18,8 +18,11 @@ struct ColumnSight {
   std::string name;
   ColumnFacts facts;
   std::map<std::string, int64_t> counts;                         // rows of each value, while these are few
+  std::map<std::string, int64_t> words_counts;                   // of NA and the like, values of categories alone
   bool counts_all = true;                                        // whether `counts` has all values
   int64_t texts = 0, words = 0;                                  // cells of text, and the words in them
+  int64_t amounts = 0;                                           // of these: "$1,806.60", "12 kg"
+  std::string first_amount;                                      // of them
   bool counts_up = true;                                         // whole numbers, each one more than the one before
   bool is_image = true;                                          // the names of files of images,
   std::vector<std::string> images;                               // these, row by row
@@ -55,5 +58,7 @@ bool is_table_name(const std::string& path);
 /// Looks the whole table through. `encoding`: of a file of text, as the command names it. Throws DataError where it cannot
 /// be read.
 TableSight look_at_table(const std::string& path, const std::optional<TextEncoding>& encoding);
+/// The same table, read by a recipe that lists `na_values`.
+TableSight look_again(const TableSight& table, const std::vector<std::string>& na_values);
 
 }  // namespace trainrun

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "registry/language/error.h"
 #include "registry/language/registry.h"
@@ -116,6 +117,31 @@ bool is_id_like(const ColumnSight& column, int64_t rows) {
   return !are_numbers && (is_named_as_id(column.name) || column.mean_words() < kFewWords);
 }
 
+namespace {
+
+/// The rows of each class, called as the recipe's label calls them.
+std::map<std::string, int64_t> counts_of(const ColumnSight& column, const ColumnOptions& label) {
+  std::map<std::string, int64_t> counts = column.counts;
+  if (label.is_category()) counts.insert(column.words_counts.begin(), column.words_counts.end());
+  if (!label.is_boolean() || column.texts == 0) return counts;
+  std::array<std::set<std::string>, 2> words;
+  std::array<int64_t, 2> rows{};
+  for (const auto& [text, count] : counts) {
+    Cell cell;
+    cell.kind = Cell::Kind::kText;
+    cell.text = text;
+    const size_t place = parse_boolean(cell).value_or(false) ? 1 : 0;
+    words[place].insert(text);
+    rows[place] += count;
+  }
+  const bool are_named = !boolean_name(words[0]).empty() && !boolean_name(words[1]).empty();
+  const std::array<std::string, 2> names =
+      are_named ? std::array{boolean_name(words[0]), boolean_name(words[1])} : std::array<std::string, 2>{"0", "1"};
+  return {{names[0], rows[0]}, {names[1], rows[1]}};
+}
+
+}  // namespace
+
 TableTarget choose_target(const TableSight& table, const TableSight* unlabelled, const InitOptions& options) {
   TableTarget target;
   const ColumnSight& column = column_of(table, unlabelled, options, target.reason);
@@ -143,9 +169,9 @@ TableTarget choose_target(const TableSight& table, const TableSight* unlabelled,
   const ColumnOptions found = column.facts.label_options(as_label, fault);
   if (!fault.empty() && column.facts.number_format().empty())
     throw Error(table.path + ":" + column.name + ": " + fault);
-  target.without = column.facts.missing();
+  target.without = found.is_category() ? column.facts.empty() : column.facts.missing();
   if (!target.is_class) return target;
-  target.counts = column.counts;
+  target.counts = counts_of(column, found);
   target.num_classes = found.type == "integer" ? static_cast<int64_t>(column.facts.most()) + 1
                        : found.type == "boolean"
                            ? 2

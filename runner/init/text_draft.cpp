@@ -344,9 +344,10 @@ Draft draft_texts(const TableSight& table, const TableTarget& target, const Tabl
   if (target.without > 0)
     draft.doubts.push_back(counted(target.without, "row has", "rows have") + " no " + target.name +
                            ", and are left out (broken: skip)");
-  const ColumnPlan others = plan_columns(table, target);
-  if (!others.features.empty())
-    draft.doubts.push_back("other columns are not read: " + join_first(others.features, 8, LeftOut::kCount));
+  std::vector<std::string> others = plan_columns(table, target).features;
+  std::erase_if(others,
+                [&](const std::string& name) { return std::ranges::find(plan.columns, name) != plan.columns.end(); });
+  if (!others.empty()) draft.doubts.push_back("other columns are not read: " + join_first(others, 8, LeftOut::kCount));
   if (table.copies > 0)
     draft.doubts.push_back(counted(table.copies, "row is", "rows are") +
                            " like one before: where both sets have them, the figures are too good");

@@ -48,6 +48,7 @@ class ClassOutcome : public Outcome {
     }
     return columns;
   }
+  bool uses_top_k() const override { return true; }
 
  private:
   /// The most probable classes: "label", "probability", "label 2", …

@@ -9,7 +9,8 @@ namespace {
 
 class LabelOutcome : public Outcome {
  public:
-  explicit LabelOutcome(const OutcomeInputs& inputs) : kind_(inputs.loss.of_one), threshold_(inputs.options.threshold) {
+  explicit LabelOutcome(const OutcomeInputs& inputs)
+      : kind_(inputs.loss.of_one), threshold_(inputs.options.threshold.value_or(kUsual)) {
     if (inputs.target) names_ = inputs.target->names_within;
     for (int64_t i = 0; names_.size() < static_cast<size_t>(inputs.output().size(1)); ++i) {
       names_.push_back("label " + std::to_string(i));
@@ -27,8 +28,10 @@ class LabelOutcome : public Outcome {
     }
     return columns;
   }
+  bool uses_threshold() const override { return true; }
 
  private:
+  static constexpr double kUsual = 0.5;
   LossFacts::Scores kind_;
   double threshold_;
   std::vector<std::string> names_;

@@ -22,9 +22,9 @@ using ResultColumns = std::vector<ResultColumn>;
 
 /// What a user chose.
 struct OutcomeOptions {
-  std::optional<int64_t> top_k;  // classes a sample
-  double threshold = 0.5;        // from which probability on a sample has a label, of several
-  std::string masks;             // the folder that masks are written into
+  std::optional<int64_t> top_k;     // classes a sample
+  std::optional<double> threshold;  // from which probability on a sample has a label, of several; null: 0.5
+  std::string masks;                // the folder that masks are written into
 };
 
 /// By what an outcome is chosen and made.
@@ -70,6 +70,9 @@ class Outcome {
   /// Columns of a batch's predictions, the same ones each time, with a value for each row of each sample. Throws Error.
   virtual ResultColumns columns(const PredictedBatch& batch) = 0;
   virtual bool wants_names() const { return false; }
+  /// Whether what a user chose makes a difference.
+  virtual bool uses_top_k() const { return false; }
+  virtual bool uses_threshold() const { return false; }
 };
 
 /// That of a model's outputs, by the first that fits on the page of outcomes. Throws Error where none does.

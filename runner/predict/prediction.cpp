@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <set>
 
 #include "registry/kinds/dataset_facts.h"
@@ -83,6 +84,7 @@ class Prediction {
     if (own) writer_ = own.get();
     if (!writer_->note().empty()) run_.add_notes({writer_->note()});
     point_ = writer_->begin();
+    const bool replaces = point_.num_read == 0 && std::filesystem::is_regular_file(options_.output);
     marked_ = Clock::now();
     PredictedSource source;
     source.paths = local_.paths;
@@ -98,6 +100,7 @@ class Prediction {
     }
     if (point_.num_read == 0) throw DataError(data_name() + ": has no rows");
     writer_->finish();
+    if (replaces) run_.add_notes({options_.output + " was there already, and has been replaced"});
     add_notes(local_.notes);
     add_notes(writer_->notes());
     add_notes(data->notes());
@@ -118,6 +121,28 @@ class Prediction {
         "this one is of " +
         run_.recipe().dataset.train.type + " data; write --output FILE.csv, .jsonl, .parquet or .npz");
   }
+  /// Before a row is written.
+  void require_effects() const {
+    const auto any = [&](bool (Outcome::*uses)() const) {
+      return std::ranges::any_of(outcomes_, [&](const auto& outcome) { return (outcome.get()->*uses)(); });
+    };
+    const std::string others =
+        ", and this one, which is trained by " + run_.recipe().loss[losses_[0]].type + ", does not; leave it out";
+    const bool has_classes = any(&Outcome::uses_top_k);
+    if (options_.outcome.top_k && !has_classes) {
+      throw Error("predict: --top-k writes only the most probable classes of a model that gives each sample one class" +
+                  others);
+    }
+    if (!options_.outcome.threshold || any(&Outcome::uses_threshold)) return;
+    throw Error(
+        "predict: --threshold is the probability from which on a sample has a label, for a model that gives each "
+        "sample "
+        "any number of several labels" +
+        others +
+        (has_classes ? ". It writes the most probable class, and the probability of each, which can be compared with a "
+                       "threshold afterwards"
+                     : ""));
+  }
   void leave_out(const std::string& fault) {
     ++point_.num_left_out;
     if (summary_.left_out.size() < kMostToldOf) summary_.left_out.push_back(fault);
@@ -137,7 +162,7 @@ class Prediction {
             {"data", identity_of(local_.paths)},
             {"format", options_.format},
             {"top_k", options_.outcome.top_k.value_or(0)},
-            {"threshold", options_.outcome.threshold},
+            {"threshold", options_.outcome.threshold.value_or(0.5)},
             {"masks", options_.outcome.masks},
             {"skips", options_.broken == BrokenSamples::kSkip},
             {"more", options_.identity}};
@@ -204,7 +229,10 @@ class Prediction {
     for (size_t i = 0; i < losses_.size(); ++i) {
       Tensors read = model.loss_inputs(losses_[i], batch, outputs);
       for (at::Tensor& tensor : read) tensor = tensor.defined() ? tensor.cpu() : tensor;
-      if (i == outcomes_.size()) outcomes_.push_back(make_outcome(inputs_of(losses_[i], read, rows, batch)));
+      if (i == outcomes_.size()) {
+        outcomes_.push_back(make_outcome(inputs_of(losses_[i], read, rows, batch)));
+        if (outcomes_.size() == losses_.size()) require_effects();
+      }
       if (outcomes_[i]->wants_names() && names.empty()) {
         for (int64_t row = 0; row < batch.size(); ++row) names.push_back(facts.place(first + row, input));
       }

@@ -76,6 +76,8 @@ def test_several_labels_of_pictures(tmp_path):
     for i, label in enumerate(LABELS):
         assert [float(row[f"p({label})"]) for row in found] == pytest.approx(expected[:, i].tolist(), abs=1e-5)
         assert [row[label] for row in found] == [str(bool(p >= 0.6)).lower() for p in expected[:, i]]
+    refused = subprocess.run([CALLED, "predict", "run", "new", "--top-k", "2"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert refused.returncode != 0 and "trained by BCEWithLogitsLoss, does not; leave it out" in refused.stderr
     line = json.loads(trainrun(tmp_path, "predict", "run", "new/3.png", "--format", "jsonl"))
     assert line["labels"] == {label: bool(expected[3, i] >= 0.5) for i, label in enumerate(LABELS)}
 

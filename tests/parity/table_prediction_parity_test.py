@@ -235,6 +235,37 @@ def test_the_most_probable_classes_and_arrays(classes):
     assert arrays["probability"] == pytest.approx(expected.values[:, 0].numpy(), abs=1e-5)
 
 
+@pytest.mark.parametrize("name", ["out.xlsx", "out.XLS", "out.html", "out.pdf", "out.csv.gz", "out.tsv", "out.feather"])
+def test_files_of_formats_that_are_not_written_are_refused(classes, name):
+    write_csv(classes / "few.csv", people(3, 8), ["age", "city", "height", "member"])
+    said = trainrun(classes, "predict", "run", "few.csv", "-o", name, fails=True)
+    assert f"files that end in .{name.lower().rsplit('.', 1)[1]} are not written" in said and "ends in .csv, .jsonl, .parquet, .npz or" in said
+    assert not (classes / name).exists()
+    trainrun(classes, "predict", "run", "few.csv", "-o", name, "--format", "csv")
+    assert (classes / name).read_text() == trainrun(classes, "predict", "run", "few.csv")
+    (classes / name).unlink()
+
+
+def test_a_file_that_is_replaced_is_named(classes):
+    write_csv(classes / "few.csv", people(1, 8), ["age", "city", "height", "member"])
+    for written in ["twice.csv", "twice.npz"]:
+        first, second = (subprocess.run([CALLED, "predict", "run", "few.csv", "-o", written], cwd=classes, capture_output=True, text=True, check=True).stderr for _ in range(2))
+        assert f"note: {written} was there already, and has been replaced\n" in second and "replaced" not in first
+        assert f"{written}: predictions for 1 sample\n" in first
+
+
+def test_options_without_an_effect_are_refused(classes, prices):
+    for folder in (classes, prices):
+        write_csv(folder / "few.csv", people(3, 8), ["age", "city", "height", "member"])
+    said = trainrun(prices, "predict", "run", "few.csv", "--top-k", "2", "-o", "never.csv", fails=True)
+    assert "--top-k writes only the most probable classes of a model that gives each sample one class, and this one, which is trained by" in said
+    said = trainrun(prices, "predict", "run", "few.csv", "--threshold", "0.5", "-o", "never.csv", fails=True)
+    assert "any number of several labels, and this one, which is trained by" in said and "most probable class" not in said
+    said = trainrun(classes, "predict", "run", "few.csv", "--threshold", "0.9", "-o", "never.csv", fails=True)
+    assert "trained by CrossEntropyLoss, does not; leave it out. It writes the most probable class, and the probability of each" in said
+    assert not list(classes.glob("never*")) and not list(prices.glob("never*"))
+
+
 def test_what_was_killed_goes_on_at_the_next_row(prices):
     rows = people(3000, 9)
     with (prices / "long.csv").open("w", newline="") as file:

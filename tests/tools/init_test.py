@@ -102,6 +102,36 @@ def test_an_untidy_table_is_read_and_everything_left_out_is_told(tmp_path):
     assert figures_after(tmp_path, "flats.yaml", "training.num_epochs=30")["eval/r2"] > 0.8
 
 
+def test_a_recipe_that_lists_missing_values_takes_the_usual_ones_as_missing_too(tmp_path):
+    rows = [{"size": f"{i}.5" if i % 30 else "k.A.", "rooms": str(i % 6 + 1) if i % 25 else "unknown", "plan": ["None", "Basic"][i % 2], "price": i} for i in range(240)]
+    write_table(tmp_path / "flats.csv", rows)
+    said = " ".join(trainrun(tmp_path, "init", "flats.csv", "--target", "price").split())
+    assert "numbers: size (8 missing), rooms (10 missing):" in said and "categories: plan (2 values):" in said
+    assert "rooms: 10 of 240 cells, the first 'unknown', are not numbers, and are taken as missing values" in said
+    listed = yaml.safe_load((tmp_path / "flats.yaml").read_text())["dataset"]["train"]["na_values"]
+    assert {"", "NA", "NaN", "nan", "null", "?", "k.A.", "unknown"} <= set(listed) and "None" not in listed  # which is a plan
+    trainrun(tmp_path, "run", "flats.yaml", "training.num_epochs=1")
+    write_table(tmp_path / "new.csv", [{"size": "NA", "rooms": "NaN", "plan": "None"}, {"size": "?", "rooms": "null", "plan": "Basic"}])
+    assert trainrun(tmp_path, "predict", "runs/flats", "new.csv").count("\n") == 3
+    assert re.search(r"plan +category, one-hot +0 +2\n", trainrun(tmp_path, "explain", "flats.yaml"))
+
+
+def test_categories_that_are_called_none_are_no_missing_values(tmp_path):
+    write_table(tmp_path / "plans.csv", [{"x": i, "plan": ["None", "Basic", ""][i % 3], "kind": ["NA", "b"][i % 2]} for i in range(120)])
+    said = " ".join(trainrun(tmp_path, "init", "plans.csv").split())
+    assert "2 classes: NA 60, b 60" in said and "plan (2 values, 40 missing)" in said and "no kind" not in said
+    assert "skip" not in (tmp_path / "plans.yaml").read_text() and trainrun(tmp_path, "validate", "plans.yaml") == "plans.yaml: valid\n"
+
+
+@pytest.mark.parametrize(("words", "names"), [(["no", "No", "Yes", "YES"], ["no", "yes"]), (["N", "no", "Y", "yes"], ["no", "yes"]), (["No", "No", "Yes", "Yes"], ["No", "Yes"]),
+                                              (["no", "false", "yes", "true"], ["0", "1"])])  # fmt: skip
+def test_two_classes_are_called_as_the_predictions_call_them(tmp_path, words, names):
+    write_table(tmp_path / "yn.csv", [{"x": i % 4 + i / 1000, "ok": words[i % 4]} for i in range(80)])
+    assert f"2 classes: {names[0]} 40, {names[1]} 40" in trainrun(tmp_path, "init", "yn.csv")
+    trainrun(tmp_path, "run", "yn.yaml", "training.num_epochs=1")
+    assert trainrun(tmp_path, "predict", "runs/yn", "yn.csv").splitlines()[0] == f"line,ok,probability,p({names[0]}),p({names[1]})"
+
+
 def test_rare_classes_are_told_and_measured_by_f1(tmp_path):
     draw = random.Random(3)
     write_table(tmp_path / "rare.csv", [{"x": draw.gauss(2 * (i % 10 == 0), 1), "z": draw.gauss(0, 1), "label": "ill" if i % 10 == 0 else "well"} for i in range(400)])
@@ -117,6 +147,32 @@ def test_a_folder_of_tables_evaluates_on_its_test_table_and_predicts_what_one_wi
     assert "evaluated on ./test.csv" in trainrun(tmp_path, "init", ".", "--name", "both").replace("\n ", "")
     write_table(tmp_path / "test.csv", [{name: row[name] for name in ("b", "kind")} for row in rows[150:]])
     assert "predicted: a (which the test file lacks)" in trainrun(tmp_path, "init", ".", "--name", "lacking")
+
+
+@pytest.mark.parametrize("more", [[], ["valid.csv"]])
+def test_a_test_table_without_labels_is_there_to_predict_for(tmp_path, more):
+    rows = [{"a": i % 7, "b": (i * 5) % 11, "kind": ["p", "q"][i % 7 > 3]} for i in range(200)]
+    for name in ["train.csv", *more]:
+        write_table(tmp_path / name, rows)
+    write_table(tmp_path / "test.csv", [{"a": 1, "b": 2}, {"a": 6, "b": 2}])
+    said = " ".join(trainrun(tmp_path, "init", ".", "--name", "kinds").split())
+    assert "./test.csv has no kind; once the model is trained, `trainrun predict RUN ./test.csv` predicts it" in said and "trainrun eval" not in said
+    trainrun(tmp_path, "run", "kinds.yaml", "training.num_epochs=1")
+    assert trainrun(tmp_path, "predict", "runs/kinds", "./test.csv").count("\n") == 3
+    write_table(tmp_path / "test.csv", rows[:9])
+    assert not more or "./test.csv is not used; `trainrun eval` can evaluate on it" in " ".join(trainrun(tmp_path, "init", ".", "--name", "both").split())
+
+
+def test_the_advice_to_read_texts_is_a_command_and_amounts_are_no_texts(tmp_path):
+    draw = random.Random(4)
+    rows = [{"x": i * 7 % 90, "the note": " ".join(draw.choice("abcdefgh") * 3 for _ in range(9)), "paid €": f"{i * 37 % 900},{i % 90 + 10} €", "kind": "pq"[i % 2]} for i in range(300)]
+    write_table(tmp_path / "notes.csv", rows)
+    said = " ".join(trainrun(tmp_path, "init", "notes.csv").split())
+    assert "the texts in the note are not read; --text 'the note' writes a recipe" in said
+    assert "paid € (amounts such as '0,10 €', which are read as numbers only without their signs or units)" in said
+    write_table(tmp_path / "paid.csv", [{"paid €": row["paid €"], "kind": row["kind"]} for row in rows])
+    refused = trainrun(tmp_path, "init", "paid.csv", fails=True)
+    assert "amounts such as" in refused and "--text" not in refused
 
 
 def test_nothing_is_overwritten_without_force(tmp_path):
@@ -242,6 +298,12 @@ def test_texts_with_classes(tmp_path):
     env_free = trainrun(tmp_path, "init", "topics.csv")
     assert "texts in text" in env_free and "3 classes" in env_free
     assert figures_after(tmp_path, "topics.yaml", "training.num_epochs=10")["eval/accuracy"] > 0.9
+
+
+def test_a_column_that_is_read_as_text_is_not_told_to_be_left(tmp_path):
+    write_table(tmp_path / "few.csv", [{"size": i * 7 % 13, "note": ["quite good", "very bad"][i % 2], "grade": ["a", "b"][i % 2]} for i in range(60)])
+    said = trainrun(tmp_path, "init", "few.csv", "--text", "note", "--target", "grade")
+    assert "other columns are not read: size\n" in said
 
 
 def test_a_text(tmp_path):

@@ -301,7 +301,7 @@ std::vector<ColumnFacts> look_at_columns(const TableOptions& options, const Tabl
   return facts;
 }
 
-std::string na_values_text(const std::vector<ColumnFacts>& facts, const TableOptions& options) {
+std::vector<std::string> na_values_of(const std::vector<ColumnFacts>& facts, const TableOptions& options) {
   std::set<std::string> texts = {""};
   if (options.na_values) texts = {options.na_values->begin(), options.na_values->end()};
   bool are_few = true;
@@ -310,7 +310,16 @@ std::string na_values_text(const std::vector<ColumnFacts>& facts, const TableOpt
     are_few = one.add_na_values(texts) && are_few;
     any = any || one.has_odd();
   }
-  if (!are_few || !any) return "";
+  if (!are_few || !any) return {};
+  return {texts.begin(), texts.end()};
+}
+
+std::string na_values_text(const std::vector<ColumnFacts>& facts, const TableOptions& options) {
+  const std::vector<std::string> texts = na_values_of(facts, options);
+  return texts.empty() ? "" : na_values_text(texts);
+}
+
+std::string na_values_text(const std::vector<std::string>& texts) {
   std::vector<std::string> quoted;
   for (const std::string& text : texts) quoted.push_back(yaml_text(text));
   return "na_values: [" + join(quoted) + "]";

@@ -50,6 +50,7 @@ class ColumnFacts {
   /// "thousands: ','", "decimal: ',' and thousands: '.'"; else "".
   std::string number_format() const;
   int64_t missing() const { return missing_; }
+  int64_t empty() const { return empty_; }                                     // missing where it is read as a category
   int64_t distinct() const { return static_cast<int64_t>(distinct_.size()); }  // at most kMostDistinct
   double most() const { return most_; }
 
@@ -96,9 +97,12 @@ class ColumnFacts {
 std::vector<ColumnFacts> look_at_columns(const TableOptions& options, const TableSource& source,
                                          const std::vector<size_t>& places, int64_t& rows);
 
+/// What a recipe lists as `na_values`: as na_values_text.
+std::vector<std::string> na_values_of(const std::vector<ColumnFacts>& facts, const TableOptions& options);
 /// "na_values: ['', 'k.A.']": what stands for a missing value in the columns of `facts`, the odd texts of those in which
 /// there are some, and what `options` name already; "" where these are too many to list.
 std::string na_values_text(const std::vector<ColumnFacts>& facts, const TableOptions& options);
+std::string na_values_text(const std::vector<std::string>& texts);
 /// A key or text as YAML's flow style writes it: quoted where it has to be.
 std::string yaml_text(const std::string& text);
 

@@ -55,9 +55,13 @@ bool MissingValues::contains(const Cell& cell, bool of_category) const {
   const std::string_view text = trimmed(cell.text);
   if (texts_) return std::find(texts_->begin(), texts_->end(), text) != texts_->end();
   if (text.empty() || of_category) return text.empty();
-  constexpr std::array<std::string_view, 12> kWords = {"NA",  "N/A",  "n/a",  "#N/A", "<NA>", "NaN",
-                                                       "nan", "-nan", "null", "NULL", "None", "?"};
-  return std::find(kWords.begin(), kWords.end(), text) != kWords.end();
+  return std::find(words().begin(), words().end(), text) != words().end();
+}
+
+const std::vector<std::string>& MissingValues::words() {
+  static const std::vector<std::string> kWords = {"NA",  "N/A",  "n/a",  "#N/A", "<NA>", "NaN",
+                                                  "nan", "-nan", "null", "NULL", "None", "?"};
+  return kWords;
 }
 
 std::optional<bool> parse_boolean(const Cell& cell) {
@@ -222,12 +226,26 @@ std::string category_fault(const Column& column, const std::string& name) {
          (column.options.one_hot ? "reads it as all 0" : "gives it an index of its own");
 }
 
+std::string boolean_name(const std::set<std::string>& words) {
+  if (words.size() == 1) return data_number_of(*words.begin()) ? "" : *words.begin();
+  std::string longest;
+  std::vector<std::string> lower;
+  for (const std::string& word : words) {
+    lower.push_back(lower_ascii(word));
+    if (lower.back().size() > longest.size()) longest = lower.back();
+  }
+  const bool is_one = std::ranges::all_of(lower, [&](const std::string& word) {
+    return !word.empty() && longest.starts_with(word) && !data_number_of(word);
+  });
+  return is_one ? longest : "";
+}
+
 std::vector<std::string> boolean_words(const std::vector<Column>& columns) {
   if (columns.empty()) return {};
   std::vector<std::string> names;
   for (const std::set<std::string>& words : columns.back().words) {
-    if (words.size() != 1 || data_number_of(*words.begin())) return {};
-    names.push_back(*words.begin());
+    names.push_back(boolean_name(words));
+    if (names.back().empty()) return {};
   }
   return names;
 }

@@ -94,8 +94,10 @@ void set_learnt_of(Column& column, const nlohmann::json& state);
 std::optional<std::string> known_category(const Column& column, const std::string& name);
 /// What is wrong with a category `name` that is none of the column's: "category 'Oslo' is in no training sample; …".
 std::string category_fault(const Column& column, const std::string& name);
-/// The classes of the last of `columns`, a label that is a boolean: "no" and "yes", where the file writes each in one way,
-/// and not as a number.
+/// What to call a boolean's value that a file writes as `words`: the one word; "yes" where they are "Yes", "YES" and "y";
+/// "": they are numbers, or different words.
+std::string boolean_name(const std::set<std::string>& words);
+/// The classes of the last of `columns`, a label that is a boolean: "no" and "yes", where both have a boolean_name.
 std::vector<std::string> boolean_words(const std::vector<Column>& columns);
 
 /// Throws DataError where so many rows, of so many columns, would not fit into this machine's memory: they are read whole.
@@ -107,6 +109,8 @@ class MissingValues {
   explicit MissingValues(std::optional<std::vector<std::string>> texts) : texts_(std::move(texts)) {}
   /// `of_category`: only what certainly is no name of one.
   bool contains(const Cell& cell, bool of_category) const;
+  /// What is missing unless a recipe says otherwise, the empty text aside, in columns that are not categories.
+  static const std::vector<std::string>& words();
 
  private:
   std::optional<std::vector<std::string>> texts_;
