@@ -4,6 +4,7 @@
 #include <array>
 #include <set>
 
+#include "registry/data/tables/value_names.h"
 #include "registry/language/error.h"
 #include "registry/language/registry.h"
 #include "registry/language/text_forms.h"

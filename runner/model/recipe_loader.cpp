@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
+#include <utility>
 
 #include "registry/formats/web/network.h"
 #include "registry/kinds/build.h"
@@ -178,6 +179,17 @@ void check_monitors(const Recipe& recipe, const Model* model, const std::vector<
   }
 }
 
+/// EMA and the like: of two, the last one would decide in silence.
+void check_averages(const Recipe& recipe, std::vector<Problem>& problems) {
+  bool has_one = false;
+  for (const Component<CallbackKind>& callback : recipe.callbacks) {
+    if (!callback.attributes.value("use_for_evaluation", false) || !std::exchange(has_one, true)) continue;
+    problems.push_back({callback.place, callback.path,
+                        "another callback has evaluations use its average of the weights; one of them may: write "
+                        "use_for_evaluation: false for the other"});
+  }
+}
+
 LoadedRecipe load(const std::string& path, const std::vector<std::string>& overrides, Catalog& catalog,
                   InitialWeights weights, const nlohmann::json& learnt) {
   ResolvedRecipe source = resolve_recipe(path, overrides);
@@ -218,6 +230,7 @@ LoadedRecipe load(const std::string& path, const std::vector<std::string>& overr
       const std::vector<Problem> missing = missing_weights(loaded.recipe, source.value, planned.get());
       problems.insert(problems.end(), missing.begin(), missing.end());
     }
+    if (!has_fault(problems, {"callbacks"})) check_averages(loaded.recipe, problems);
     if (!has_fault(problems, {"metrics", "checkpoint", "scheduler", "callbacks"})) {
       try {
         const std::vector<EvaluationFigure> figures =

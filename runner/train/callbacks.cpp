@@ -3,7 +3,6 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "registry/kinds/build.h"
 #include "runner/train/test_time_augmentation.h"
@@ -30,15 +29,8 @@ Callbacks::Callbacks(const Recipe& recipe, std::unique_ptr<Run> run) : run_(std:
   if (!recipe.evaluation.tta.empty()) {
     add_own({{}, "evaluation.tta", "tta"}, test_time_augmentation(recipe.evaluation.tta));
   }
-  bool has_average = false;
   for (const Component<CallbackKind>& callback : recipe.callbacks) {
     items_.push_back({name_of(callback), build_at_place(callback, {})});
-    const bool averages = callback.attributes.value("use_for_evaluation", false);
-    if (averages && std::exchange(has_average, true)) {
-      throw RecipeError({{callback.place, callback.path,
-                          "another callback has evaluations use its average of the weights; one of them may: write "
-                          "use_for_evaluation: false for the other"}});
-    }
     const auto restores = [](const Item& item) { return item.callback->restores(); };
     if (std::count_if(items_.begin(), items_.end(), restores) < 2 || !restores(items_.back())) continue;
     throw RecipeError({{callback.place, callback.path, "another callback restores the best weights; one of them may"}});

@@ -11,6 +11,7 @@
 #include "registry/data/tables/table_places.h"
 #include "registry/data/tables/table_selection.h"
 #include "registry/data/tables/unlabelled_table.h"
+#include "registry/data/tables/value_names.h"
 #include "registry/kinds/dataset_facts.h"
 
 namespace trainrun {

@@ -89,16 +89,10 @@ Column make_column(const std::string& name, size_t place, const ColumnOptions& o
 nlohmann::json learnt_of(const Column& column);
 /// Has `column` be read as such a state says. Throws nlohmann's exception where it is not of this column.
 void set_learnt_of(Column& column, const nlohmann::json& state);
-/// What the column calls a category `name` of the data: the same, or, of a whole number, "1" for "1.0" and "1.0" for "1"
-/// (as a column of integers becomes one of floats where a value is missing); nothing: none of its categories.
-std::optional<std::string> known_category(const Column& column, const std::string& name);
 /// What is wrong with a category `name` that is none of the column's: "category 'Oslo' is in no training sample; …".
 std::string category_fault(const Column& column, const std::string& name);
-/// What to call a boolean's value that a file writes as `words`: the one word; "yes" where they are "Yes", "YES" and "y";
 /// "": they are numbers, or different words.
 std::string boolean_name(const std::set<std::string>& words);
-/// The classes of the last of `columns`, a label that is a boolean: "no" and "yes", where both have a boolean_name.
-std::vector<std::string> boolean_words(const std::vector<Column>& columns);
 
 /// Throws DataError where so many rows, of so many columns, would not fit into this machine's memory: they are read whole.
 void require_room(int64_t rows, size_t columns, const std::string& path);

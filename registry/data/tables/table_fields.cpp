@@ -10,6 +10,7 @@
 #include <map>
 
 #include "registry/data/tables/table_inference.h"
+#include "registry/data/tables/value_names.h"
 #include "registry/language/text_forms.h"
 
 namespace trainrun {

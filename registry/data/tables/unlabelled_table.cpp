@@ -8,6 +8,7 @@
 #include "registry/data/tables/table_fields.h"
 #include "registry/data/tables/table_sources.h"
 #include "registry/data/tables/unlabelled_rows.h"
+#include "registry/data/tables/value_names.h"
 #include "registry/kinds/dataset_facts.h"
 
 namespace trainrun {
