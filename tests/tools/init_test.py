@@ -357,7 +357,6 @@ def test_conversations_want_a_pretrained_model(tmp_path):
     ("a.csv", "x,label\n1,2\n3,2\n", "has one value alone"), ("a.jsonl", '{"prompt": "a", "chosen": "b", "rejected": "c"}\n', "begin with recipes/dpo_tiny.yaml"),
     ("a.csv", "label,target\n1,2\n", "are both called so"),
     ("a.csv", "x,x,y\n1,2,3.5\n4,5,6.25\n7,8,9.5\n", "a.csv cannot be learnt from as it is; no recipe was written:\ndataset.train: a.csv:1:x: two columns are called 'x'"),
-    ("a.jsonl", '{"a": 1, "y": 2.5}\n{"a": 3, "b": 1, "y": 3.25}\n{"a": 5, "y": 7.5}\n', "cannot be learnt from as it is"),
     ("a.csv", "x\n1\n2\n", "has no column but x to learn from"),
 ])  # fmt: skip
 def test_what_cannot_be_told_is_refused(tmp_path, name, content, said):

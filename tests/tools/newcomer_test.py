@@ -143,7 +143,7 @@ def test_predictions_for_a_part_of_other_evaluation_data_are_told(tmp_path):
     assert len(said.splitlines()) == 21 and "part" not in said
     assert "part" not in trainrun(tmp_path, "eval", "run")
     said = trainrun(tmp_path, "eval", "run", "dataset.eval.path=a.npz")
-    assert "the figures are for the part of the data that dataset.eval.split takes (samples: 2); for all of them add 'dataset.eval.split=!remove'" in said
+    assert "the figures are for the part of the data that dataset.eval.split takes (samples: 4); for all of them add 'dataset.eval.split=!remove'" in said
     assert "part" not in trainrun(tmp_path, "eval", "run", "dataset.eval.path=a.npz", "dataset.eval.split=!remove")
 
 
