@@ -59,9 +59,9 @@ bool MissingValues::contains(const Cell& cell, bool of_category) const {
 }
 
 const std::vector<std::string>& MissingValues::words() {
-  static const std::vector<std::string> kWords = {"NA",  "N/A",  "n/a",  "#N/A", "<NA>", "NaN",
-                                                  "nan", "-nan", "null", "NULL", "None", "?"};
-  return kWords;
+  static const std::vector<std::string> all = {"NA",  "N/A",  "n/a",  "#N/A", "<NA>", "NaN",
+                                               "nan", "-nan", "null", "NULL", "None", "?"};
+  return all;
 }
 
 std::optional<bool> parse_boolean(const Cell& cell) {
