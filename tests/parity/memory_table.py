@@ -40,6 +40,10 @@ RECIPES = {
     "regression_csv": [],
     "weather_gru": [],
     "wine_folds": [],
+    "digits_mlp": [],
+    "digits_autoencoder": [],
+    "cars_embeddings": [],
+    "digits_two_heads": [],
     "mnist_wide_cnn large": ["dataloader.batch_size=512"],
     "shakespeare_char large": ["dataloader.batch_size=96", "mixed_precision=bf16"],
 }
