@@ -62,11 +62,12 @@ def test_what_cannot_be_read_is_said():
 
 
 def test_an_evaluation_of_many_batches_holds_no_more_than_one_of_few(tmp_path):
-    """On the heap, small tensors would settle in the holes of large ones, and it would grow with every batch."""
+    """On the heap, small tensors would settle in the holes of large ones, and it would grow with every batch. Those that count here are of 42 MiB: smaller ones than of
+    32 MiB lie on the heap, where chance decides about 100 MB (docs/decisions.md)."""
     data = pathlib.Path(os.environ.get("TRAINRUN_DATA", "data")) / "mnist"
     if not data.is_dir():
         pytest.skip(f"there is no {data}")
-    job = ["recipes/mnist_wide_cnn.yaml", "model.layers[0].out_channels=128", "model.layers[2].out_channels=64", "dataloader.batch_size=128", "dataloader.eval_batch_size=256",
+    job = ["recipes/mnist_wide_cnn.yaml", "model.layers[0].out_channels=128", "model.layers[2].out_channels=64", "dataloader.batch_size=128", "dataloader.eval_batch_size=512",
            "training.max_steps=3", "training.num_epochs=null", "evaluation.every=3", "checkpoint.every=null", "checkpoint.keep_best=null"]
-    few, many = (peak_memory([BINARY, *job, f"dataset.eval.subset={256 * batches}", f"output_dir={tmp_path}/{batches}", "--quiet"], cwd=ROOT) for batches in (3, 12))
+    few, many = (peak_memory([BINARY, *job, f"dataset.eval.subset={512 * batches}", f"output_dir={tmp_path}/{batches}", "--quiet"], cwd=ROOT) for batches in (2, 8))
     assert many < 1.15 * few
