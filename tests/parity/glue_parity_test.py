@@ -11,6 +11,7 @@ from tests.program import CALLED
 tokenizers = pytest.importorskip("tokenizers", reason="no tokenizers: tools/setup --tests installs them")
 
 from probe import ProbeError, assert_same, missing_rows  # noqa: E402
+from word_pieces import bert_tokenizer  # noqa: E402
 
 USED = []
 ENTAILMENT = ["entailment", "not_entailment"]
@@ -33,11 +34,7 @@ TEXTS = ['He said "fine', "It's done.", '" alone', "cut, by commas", "un café",
 
 @pytest.fixture(scope="module")
 def word_piece(tmp_path_factory):
-    made = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token="[UNK]"))
-    made.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=True)
-    made.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
-    made.train_from_iterator(TEXTS, tokenizers.trainers.WordPieceTrainer(vocab_size=120, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]"]))
-    made.post_processor = tokenizers.processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    made = bert_tokenizer(TEXTS, 120)
     path = tmp_path_factory.mktemp("word_piece") / "tokenizer.json"
     made.save(str(path))
     return made, str(path)

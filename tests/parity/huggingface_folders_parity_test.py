@@ -20,6 +20,7 @@ import huggingface_hub  # noqa: E402
 import safetensors  # noqa: E402
 from chat_templates import CHATML, said  # noqa: E402
 from language_models import BERT, LLAMA_3, VOCABULARY  # noqa: E402
+from word_pieces import bert_tokenizer  # noqa: E402
 
 TEXTS = ["a fine day", "it rained, again", "words and words and more words", "what weather", "he refused it", "a b c d e f g h i j k l m n o p q r s t u v w"]
 CLASSES = ["bad", "good", "so: so"]
@@ -60,11 +61,7 @@ def evaluated(folder):
 @pytest.fixture(name="words", scope="module")
 def folder_of_a_tokenizer(tmp_path_factory):
     """A tokenizer.json alone, as the library tokenizers saves it."""
-    made = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token="[UNK]"))
-    made.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=False)  # unlike transformers' class for BERT
-    made.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
-    made.train_from_iterator(TEXTS, tokenizers.trainers.WordPieceTrainer(vocab_size=90, special_tokens=SPECIAL, show_progress=False))
-    made.post_processor = tokenizers.processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    made = bert_tokenizer(TEXTS, 90, SPECIAL, lowercase=False)  # lowercase: unlike transformers' class for BERT
     folder = tmp_path_factory.mktemp("words")
     made.save(str(folder / "tokenizer.json"))
     return folder

@@ -19,6 +19,7 @@ from chat_templates import CHATML, LLAMA_3_1, said  # noqa: E402
 from probe import ProbeError, assert_same  # noqa: E402
 from reference import training_losses  # noqa: E402
 from tests.program import CALLED  # noqa: E402
+from word_pieces import BERT_MARKS, bert_tokenizer  # noqa: E402
 
 TEXTS = ["a fine day", "", "it rained,\nagain", 'he said "no"', "Zürich 日本 😀", "words and words\tand more words", " spaces ", "day after day"]
 OTHERS = ["what weather", "rain", "", "he refused", "a city", "x", "y z", "weeks"]
@@ -28,12 +29,7 @@ LABELS = ["good", "bad", "bad", "so-so", "good", "good", "bad", "so-so"]
 @pytest.fixture(scope="module", name="tokenizer")
 def word_piece(tmp_path_factory):
     """The folder of a small WordPiece tokenizer."""
-    made = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token="[UNK]"))
-    made.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=True)
-    made.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "<|im_start|>", "<|im_end|>"]
-    made.train_from_iterator(TEXTS + OTHERS, tokenizers.trainers.WordPieceTrainer(vocab_size=200, special_tokens=special, show_progress=False))
-    made.post_processor = tokenizers.processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    made = bert_tokenizer(TEXTS + OTHERS, 200, [*BERT_MARKS, "<|im_start|>", "<|im_end|>"])
     folder = tmp_path_factory.mktemp("tokenizer")
     made.save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").write_text(json.dumps({"pad_token": "[PAD]", "eos_token": "[SEP]", "bos_token": "[CLS]"}))

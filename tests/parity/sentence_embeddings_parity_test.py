@@ -21,27 +21,27 @@ tokenizers = pytest.importorskip("tokenizers", reason="no tokenizers: tools/setu
 
 from language_models import BERT_DROPOUT, DISTILLED, BertModel, DistilBertConfig, DistilBertModel, LanguageModel, RobertaModel, bert, roberta  # noqa: E402
 from language_model_recipes import outputs_of  # noqa: E402
+from word_pieces import bert_tokenizer  # noqa: E402
 
 ROWS = [("how old is it", "its age in years", "a red car"), ("where does he live", "his address is here", "she ate an apple"),
         ("the rain fell", "it was a wet day, all of it", "stars at night"), ("a short text", "brief words", "a very long text of many words and more words"),
         ("he won", "the victory was his", "they lost"), ("open the door", "let me in", "close it"), ("cold soup", "gazpacho", "hot tea"),
         ("a fast car", "the quick vehicle", "a slow boat")]
+MAX_LENGTH = 24
 SCORES = [0.9, 0.1, 0.5, 0.5, 0.7, 0.0, 1.0, 0.3]
 TEXTS = ("anchor", "positive", "negative")
 
 
 @pytest.fixture(name="word_piece", scope="module")
 def tokenizer_of_words(tmp_path_factory):
-    made = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token="[UNK]"))
-    made.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=True)
-    made.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
-    made.train_from_iterator([text for row in ROWS for text in row],
-                             tokenizers.trainers.WordPieceTrainer(vocab_size=95, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]"], show_progress=False))
-    made.post_processor = tokenizers.processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    """The longest text is longer than what is read of it."""
+    made = bert_tokenizer([text for row in ROWS for text in row], 95)
     made.enable_padding(pad_id=0, pad_token="[PAD]")
     path = tmp_path_factory.mktemp("word_piece") / "tokenizer.json"
     made.save(str(path))
-    return str(path), tokenizers.Tokenizer.from_file(str(path))
+    peer = tokenizers.Tokenizer.from_file(str(path))
+    peer.enable_truncation(MAX_LENGTH)
+    return str(path), peer
 
 
 def vectors_of(peer, tokenizer, rows, mode="mean", normalize=False):
@@ -63,8 +63,8 @@ model: {{layers: [{{type: SentenceTransformer, pretrained: {folder}, {model}}}]}
 loss: {loss}
 metrics: {metrics}
 dataset:
-  train: {{type: SentencePairs, path: {data}, columns: {columns}, {more}tokenizer: {tokenizer}, max_length: 24}}
-  eval: {{type: SentencePairs, path: {data}, columns: {columns}, {more}tokenizer: {tokenizer}, max_length: 24}}
+  train: {{type: SentencePairs, path: {data}, columns: {columns}, {more}tokenizer: {tokenizer}, max_length: {length}}}
+  eval: {{type: SentencePairs, path: {data}, columns: {columns}, {more}tokenizer: {tokenizer}, max_length: {length}}}
 dataloader: {{batch_size: 4, eval_batch_size: 3, shuffle: false}}
 optimizer: {{type: AdamW, lr: 1e-3}}
 training: {{max_steps: 20}}
@@ -90,7 +90,7 @@ def written(folder: pathlib.Path, num_texts: int) -> pathlib.Path:
 
 def recipe_of(folder, tokenizer, loss, num_texts, mode, normalize):
     scored = "Negatives" not in loss
-    text = RECIPE.format(folder=folder / "peer", model=f"pooling: {mode}, normalize: {str(normalize).lower()}", loss=loss, metrics=OF_SCORES if scored else OF_RANKS,
+    text = RECIPE.format(length=MAX_LENGTH, folder=folder / "peer", model=f"pooling: {mode}, normalize: {str(normalize).lower()}", loss=loss, metrics=OF_SCORES if scored else OF_RANKS,
                          data=written(folder, num_texts), columns=list(TEXTS[:num_texts]), more="score: score, " if scored else "", tokenizer=tokenizer)
     (folder / "recipe.yaml").write_text(text)
     return str(folder / "recipe.yaml"), scored
@@ -204,9 +204,10 @@ def test_what_is_exported_gives_the_same_vectors_in_python(tmp_path, word_piece)
     assert modules == [("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")]
     pooling = json.loads((out / "1_Pooling/config.json").read_text())
     assert pooling.pop("word_embedding_dimension") == 32 and [name for name, on in pooling.items() if on] == ["pooling_mode_cls_token"]
-    assert json.loads((out / "sentence_bert_config.json").read_text())["max_seq_length"] == 24
+    assert json.loads((out / "sentence_bert_config.json").read_text())["max_seq_length"] == MAX_LENGTH
     opened = transformers.AutoModel.from_pretrained(out)
     tokenizer = tokenizers.Tokenizer.from_file(str(out / "tokenizer.json"))
+    tokenizer.enable_truncation(MAX_LENGTH)
     with torch.no_grad():
         texts = vectors_of(opened.eval(), tokenizer, ROWS, "cls", True)
     expected = sum(len(part) * ranking()(part) for part in texts.split(3)) / len(texts)

@@ -13,6 +13,7 @@ import torch
 tokenizers = pytest.importorskip("tokenizers", reason="no tokenizers: tools/setup --tests installs them")
 
 from probe import ProbeError, assert_same, missing_rows  # noqa: E402
+from word_pieces import bert_tokenizer  # noqa: E402
 
 USED = []  # what the tests below say of data sets: every parameter must be among it
 ROWS = [("good", 'He said "fine", and left.', "It\twas fine."), ("bad", "Nothing, really", "nothing at all\nof it"), ("good", "ü " * 40, "x"),
@@ -35,12 +36,7 @@ def error_of(probe, spec, learnt=None):
 @pytest.fixture(scope="module")
 def word_piece(tmp_path_factory):
     """A small WordPiece tokenizer as BERT's, whose padding is not 0."""
-    made = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token="[UNK]"))
-    made.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=True)
-    made.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
-    trainer = tokenizers.trainers.WordPieceTrainer(vocab_size=300, special_tokens=["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]"])
-    made.train_from_iterator([text for row in ROWS for text in row[1:]], trainer)
-    made.post_processor = tokenizers.processors.BertProcessing(("[SEP]", 2), ("[CLS]", 1))
+    made = bert_tokenizer([text for row in ROWS for text in row[1:]], 300, ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]"])
     made.enable_padding(pad_id=3, pad_token="[PAD]")
     path = tmp_path_factory.mktemp("word_piece") / "tokenizer.json"
     made.save(str(path))

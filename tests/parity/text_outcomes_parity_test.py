@@ -16,6 +16,7 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 tokenizers = pytest.importorskip("tokenizers", reason="no tokenizers: tools/setup --tests installs them")
 
 from language_models import BertForTokenClassification, BertModel, bert  # noqa: E402
+from word_pieces import bert_tokenizer  # noqa: E402
 
 SENTENCES = [["Anna", "lives", "in", "Oslo"], ["the", "rain", "in", "Oslo", "fell"], ["Bob", "met", "Anna", "today"], ["nobody", "came"]]
 TAGS = [["PER", "O", "O", "LOC"], ["O", "O", "O", "LOC", "O"], ["PER", "O", "PER", "O"], ["O", "O"]]
@@ -44,12 +45,7 @@ def trainrun(*arguments):
 
 
 def trained(folder, model, layer, loss, data, held_out=""):
-    made = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token="[UNK]"))
-    made.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=True)
-    made.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
-    trainer = tokenizers.trainers.WordPieceTrainer(vocab_size=90, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]"], show_progress=False)
-    made.train_from_iterator([*map(" ".join, SENTENCES), *(text for pair in PAIRS for text in pair)], trainer)
-    made.post_processor = tokenizers.processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    made = bert_tokenizer([*map(" ".join, SENTENCES), *(text for pair in PAIRS for text in pair)], 90)
     model.saved(folder / "peer")
     made.save(str(folder / "peer/tokenizer.json"))
     text = RECIPE.replace("MODEL", layer).replace("LOSS", loss).replace("DATA", data).replace("EVAL", held_out)

@@ -14,6 +14,7 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 tokenizers = pytest.importorskip("tokenizers", reason="no tokenizers: tools/setup --tests installs them")
 
 from language_models import BERT  # noqa: E402
+from word_pieces import bert_tokenizer  # noqa: E402
 
 FIRST = ["a fine day", "it rained, again", 'he said "no"', "words and words and more words"]
 SECOND = ["what weather", "rain", "he refused", "a b c d e f g h i j k l m n o p"]
@@ -39,12 +40,7 @@ def trainrun(folder, *arguments, fails=False):
 
 
 def trained(folder, columns):
-    made = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token="[UNK]"))
-    made.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=True)
-    made.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
-    trainer = tokenizers.trainers.WordPieceTrainer(vocab_size=90, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]"], show_progress=False)
-    made.train_from_iterator([*FIRST, *SECOND], trainer)
-    made.post_processor = tokenizers.processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    made = bert_tokenizer([*FIRST, *SECOND], 90)
     made.decoder = tokenizers.decoders.WordPiece()
     BERT.saved(folder / "peer")
     made.save(str(folder / "peer/tokenizer.json"))

@@ -23,6 +23,7 @@ tokenizers = pytest.importorskip("tokenizers", reason="no tokenizers: tools/setu
 
 from language_models import (BERT_DROPOUT, DISTILLED, BertForTokenClassification, DistilBertConfig, DistilBertForTokenClassification,  # noqa: E402
                              LanguageModel, RobertaForTokenClassification, bert, roberta)
+from word_pieces import BERT_MARKS, bert_tokenizer  # noqa: E402
 
 USED = []
 SENTENCES = [
@@ -37,12 +38,7 @@ CLASSES = sorted({label for _, labels in SENTENCES for label in labels})
 
 
 def word_piece():
-    made = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token="[UNK]"))
-    made.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=False)
-    made.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
-    trainer = tokenizers.trainers.WordPieceTrainer(vocab_size=90, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"], show_progress=False)
-    made.train_from_iterator([" ".join(words) for words, _ in SENTENCES], trainer)
-    made.post_processor = tokenizers.processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    made = bert_tokenizer([" ".join(words) for words, _ in SENTENCES], 90, [*BERT_MARKS, "[MASK]"], lowercase=False)
     made.enable_padding(pad_id=0, pad_token="[PAD]")
     return made
 
