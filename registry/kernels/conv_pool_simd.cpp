@@ -23,16 +23,20 @@ struct Points {
   Floats at[2][2];
 };
 
-template <int kTaps>
-TRAINRUN_INLINE inline void add_products(const ConvPool& shape, const float* rows, const float* weights, Points& sums) {
+/// Of kFilters filters, whose weights are `of_filter` numbers apart: what one channel gives.
+template <int kTaps, int kFilters>
+TRAINRUN_INLINE inline void add_products(const ConvPool& shape, const float* rows, const float* weights,
+                                         int64_t of_filter, Points (&sums)[kFilters]) {
   unrolled<kTaps + 1>([&](auto r) TRAINRUN_INLINE {
     const float* const row = rows + r * shape.row_size();
     unrolled<kTaps + 1>([&](auto c) TRAINRUN_INLINE {
       const Floats x = column_of(row, shape.half_size(), c);
-      unrolled<4>([&](auto point) TRAINRUN_INLINE {
-        constexpr int i = point.value / 2, j = point.value % 2, down = r.value - i, right = c.value - j;
+      unrolled<4 * kFilters>([&](auto number) TRAINRUN_INLINE {
+        constexpr int f = number.value / 4, i = number.value % 4 / 2, j = number.value % 2;
+        constexpr int down = r.value - i, right = c.value - j;
         if constexpr (down >= 0 && down < kTaps && right >= 0 && right < kTaps) {
-          sums.at[i][j] = multiplied_sum(x, all_of(weights[down * kTaps + right]), sums.at[i][j]);
+          const Floats weight = all_of(weights[f * of_filter + down * kTaps + right]);
+          sums[f].at[i][j] = multiplied_sum(x, weight, sums[f].at[i][j]);
         }
       });
     });
@@ -56,25 +60,44 @@ TRAINRUN_INLINE inline Floats largest(const Points& sums, Ints* winner) {
   return value;
 }
 
+/// Of kFilters filters from f on, kLanes windows from column w of a row on.
+template <int kTaps, bool kRelu, int kFilters, class T>
+TRAINRUN_INLINE inline void windows(const ConvPool& s, const float* rows, const float* weights, const float* bias,
+                                    int64_t f, int64_t left, T* y, uint8_t* winners) {
+  const int64_t of_filter = s.channels * kTaps * kTaps;
+  Points sums[kFilters];
+  unrolled<4 * kFilters>([&](auto number) TRAINRUN_INLINE {
+    constexpr int filter = number.value / 4, point = number.value % 4;
+    sums[filter].at[point / 2][point % 2] = bias == nullptr ? Floats{} : all_of(bias[f + filter]);
+  });
+  for (int64_t c = 0; c < s.channels; ++c) {
+    add_products<kTaps>(s, rows + c * s.rows() * s.row_size(), weights + f * of_filter + c * kTaps * kTaps, of_filter,
+                        sums);
+  }
+  unrolled<kFilters>([&](auto filter) TRAINRUN_INLINE {
+    Ints winner;
+    const Floats value = largest<kRelu>(sums[filter.value], &winner);
+    const int64_t place = (f + filter) * s.out_height * s.out_width;
+    put<false>(y + place, value, left);
+    if (winners != nullptr) store_bytes(winners + place, winner, left);
+  });
+}
+
 template <int kTaps, bool kRelu, class T>
 void forward(const ConvPool& s, const float* halves, const float* weights, const float* bias, T* y, uint8_t* winners) {
-  const int64_t of_filter = s.channels * kTaps * kTaps;
+  constexpr int kAtOnce = 2;  // filters that read each column once
   for (int64_t row = 0; row < s.out_height; ++row) {
-    for (int64_t w = 0; w < s.out_width; w += kLanes) {
+    for (int64_t next = 0; next < s.out_width; next += kLanes) {
+      const int64_t last = s.out_width - kLanes;  // the row's last windows are all computed at once, some of them again
+      const int64_t w = last < 0 ? 0 : lesser(next, last);
       const float* const rows = halves + 2 * row * s.row_size() + w;
-      for (int64_t f = 0; f < s.filters; ++f) {
-        Points sums;
-        const Floats start = bias == nullptr ? Floats{} : all_of(bias[f]);
-        unrolled<4>([&](auto point) TRAINRUN_INLINE { sums.at[point.value / 2][point.value % 2] = start; });
-        for (int64_t c = 0; c < s.channels; ++c) {
-          add_products<kTaps>(s, rows + c * s.rows() * s.row_size(), weights + f * of_filter + c * kTaps * kTaps, sums);
-        }
-        Ints winner;
-        const Floats value = largest<kRelu>(sums, &winner);
-        const int64_t place = (f * s.out_height + row) * s.out_width + w;
-        put<false>(y + place, value, s.out_width - w);
-        if (winners != nullptr) store_bytes(winners + place, winner, s.out_width - w);
+      const int64_t place = row * s.out_width + w, left = s.out_width - w;
+      uint8_t* const won = winners == nullptr ? nullptr : winners + place;
+      int64_t f = 0;
+      for (; f + kAtOnce <= s.filters; f += kAtOnce) {
+        windows<kTaps, kRelu, kAtOnce>(s, rows, weights, bias, f, left, y + place, won);
       }
+      for (; f < s.filters; ++f) windows<kTaps, kRelu, 1>(s, rows, weights, bias, f, left, y + place, won);
     }
   }
 }

@@ -105,20 +105,83 @@ inline void store(float* to, Floats values, int64_t count) {
     return;
   }
 #if defined(__AVX2__)
-  if (count > 0) _mm256_maskstore_ps(to, lowest(count), values);
+  if (count <= 0) return;
+  __m128 part = _mm256_castps256_ps128(values);
+  if ((count & 4) != 0) {
+    _mm_storeu_ps(to, part);
+    part = _mm256_extractf128_ps(values, 1);
+    to += 4;
+  }
+  if ((count & 2) != 0) {
+    _mm_storel_pi(reinterpret_cast<__m64*>(to), part);
+    part = _mm_movehl_ps(part, part);
+    to += 2;
+  }
+  if ((count & 1) != 0) _mm_store_ss(to, part);
 #else
   for (int64_t i = 0; i < count; ++i) to[i] = values[i];
 #endif
 #endif
 }
 
+#if defined(__AVX2__) && !defined(__AVX512F__)
+// Copies of a length that only the call knows would go through memory, and wait for it.
+
+/// `count` bytes, and zeros: all 8 where `count` is above that.
+inline uint64_t first_bytes(const uint8_t* from, int64_t count) {
+  uint64_t bytes = 0;
+  if (count >= kLanes) {
+    __builtin_memcpy(&bytes, from, sizeof bytes);
+    return bytes;
+  }
+  if (count <= 0) return 0;
+  unsigned shift = 0;
+  if ((count & 4) != 0) {
+    uint32_t four = 0;
+    __builtin_memcpy(&four, from, sizeof four);
+    bytes = four;
+    from += sizeof four;
+    shift = 32;
+  }
+  if ((count & 2) != 0) {
+    uint16_t two = 0;
+    __builtin_memcpy(&two, from, sizeof two);
+    bytes |= uint64_t{two} << shift;
+    from += sizeof two;
+    shift += 16;
+  }
+  if ((count & 1) != 0) bytes |= uint64_t{*from} << shift;
+  return bytes;
+}
+
+inline void put_bytes(uint8_t* to, uint64_t bytes, int64_t count) {
+  if (count >= kLanes) {
+    __builtin_memcpy(to, &bytes, sizeof bytes);
+    return;
+  }
+  if (count <= 0) return;
+  if ((count & 4) != 0) {
+    const auto four = static_cast<uint32_t>(bytes);
+    __builtin_memcpy(to, &four, sizeof four);
+    to += sizeof four;
+    bytes >>= 32;
+  }
+  if ((count & 2) != 0) {
+    const auto two = static_cast<uint16_t>(bytes);
+    __builtin_memcpy(to, &two, sizeof two);
+    to += sizeof two;
+    bytes >>= 16;
+  }
+  if ((count & 1) != 0) *to = static_cast<uint8_t>(bytes);
+}
+#endif
+
 inline Ints load_bytes(const uint8_t* from, int64_t count) {
 #if defined(__AVX512F__)
   return reinterpret_cast<Ints>(_mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(lowest(count), from)));
 #elif defined(__AVX2__)
-  int64_t bytes = 0;
-  __builtin_memcpy(&bytes, from, static_cast<std::size_t>(lanes_of(count)));
-  return reinterpret_cast<Ints>(_mm256_cvtepu8_epi32(_mm_cvtsi64_si128(bytes)));
+  return reinterpret_cast<Ints>(
+      _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(static_cast<int64_t>(first_bytes(from, count)))));
 #else
   Bytes bytes{};
   __builtin_memcpy(&bytes, from, static_cast<std::size_t>(lanes_of(count)));
@@ -133,8 +196,7 @@ inline void store_bytes(uint8_t* to, Ints numbers, int64_t count) {
 #elif defined(__AVX2__)  // g++ takes each number out of the vector
   const auto all = reinterpret_cast<__m256i>(numbers);
   const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
-  const int64_t bytes = _mm_cvtsi128_si64(_mm_packus_epi16(words, words));
-  __builtin_memcpy(to, &bytes, static_cast<std::size_t>(lanes_of(count)));
+  put_bytes(to, static_cast<uint64_t>(_mm_cvtsi128_si64(_mm_packus_epi16(words, words))), count);
 #else
   const Bytes bytes = __builtin_convertvector(numbers, Bytes);
   __builtin_memcpy(to, &bytes, static_cast<std::size_t>(lanes_of(count)));

@@ -146,7 +146,9 @@ Draft draft_of(ImagePlan plan, const InitOptions& options) {
     draft.seen.push_back("weights: " + (plan.weights.empty() ? "none, they begin at random" : plan.weights));
   if (sight.broken > 0)
     draft.doubts.push_back(counted(sight.broken, "picture", "pictures") +
-                           " cannot be decoded and are left out (broken: skip), the first " + sight.first_broken);
+                           (sight.broken == 1 ? " cannot be decoded and is left out (broken: skip): "
+                                              : " cannot be decoded and are left out (broken: skip), the first: ") +
+                           sight.first_broken);
   if (sight.copies > 0)
     draft.doubts.push_back(counted(sight.copies, "file is", "files are") + " like another (of " +
                            grouped(sight.compared) + " compared): where both sets have them, the figures are too good");
@@ -291,11 +293,14 @@ std::optional<ImageFolders> find_image_folders(const std::string& folder) {
   for (const auto& [name, files] : classes) {
     found.counts[name] = static_cast<int64_t>(files.images.size());
     found.files.insert(found.files.end(), files.images.begin(), files.images.end());
-    found.unreadable += static_cast<int64_t>(files.unread.size());
+    found.unread.insert(found.unread.end(), files.unread.begin(), files.unread.end());
   }
   if (!found.eval.empty()) {
     const auto others = classes_in(found.eval);
-    for (const auto& [name, files] : others) found.eval_images += static_cast<int64_t>(files.images.size());
+    for (const auto& [name, files] : others) {
+      found.eval_images += static_cast<int64_t>(files.images.size());
+      found.unread.insert(found.unread.end(), files.unread.begin(), files.unread.end());
+    }
     if (found.eval_images == 0) {
       found.test = std::exchange(found.eval, "");  // not sorted into classes
     } else {
@@ -318,7 +323,8 @@ Draft draft_image_folders(const ImageFolders& folders, const InitOptions& option
   plan.outputs = static_cast<int64_t>(folders.counts.size());
   plan.images = plan.is_split ? static_cast<int64_t>(kTrainedImages * static_cast<double>(total)) : total;
   plan.sight = look_at_images(folders.files);
-  plan.sight.broken += folders.unreadable;
+  plan.sight.broken += static_cast<int64_t>(folders.unread.size());
+  if (plan.sight.first_broken.empty() && !folders.unread.empty()) plan.sight.first_broken = folders.unread.front();
   Draft draft = draft_of(plan, options);
   draft.seen.insert(draft.seen.begin(), folders.train + ": " + grouped(total) + " pictures in a folder for each class");
   draft.seen.push_back(plan.is_split

@@ -17,8 +17,8 @@ struct ImageFolders {
   std::string test;                       // "": there is none, or `eval` is it
   std::map<std::string, int64_t> counts;  // of images of each class of `train`
   int64_t eval_images = 0;
-  std::vector<std::string> files;  // of `train`
-  int64_t unreadable = 0;          // by their names
+  std::vector<std::string> files;   // of `train`
+  std::vector<std::string> unread;  // for each image whose format is not read, of all folders: its path, and why
 };
 
 /// The layers of a net for small pictures of `side` by `side` pixels; `first` come before them.

@@ -81,6 +81,27 @@ DatasetInfo seen_by_metrics(DatasetInfo info, const DatasetInfo& evaluated) {
   return info;
 }
 
+/// Batches of these fields, without numbers.
+LayerInputs example_batch(const DatasetInfo& info) {
+  const ShapeMode shapes;
+  LayerInputs inputs;
+  for (const FieldInfo& field : info.fields) {
+    std::vector<int64_t> sizes = {kExampleBatch};
+    sizes.insert(sizes.end(), field.shape.begin(), field.shape.end());
+    inputs.names.push_back(field.name);
+    inputs.examples.push_back(at::empty(sizes, field.dtype));
+  }
+  return inputs;
+}
+
+/// Whether what the model reads has other sizes in evaluations, such as whole pictures after training on crops.
+bool changes_sizes(const DatasetInfo& info, const DatasetInfo& evaluated) {
+  return std::any_of(info.fields.begin(), info.fields.end(), [&](const FieldInfo& field) {
+    const FieldInfo* other = evaluated.find(field.name);
+    return other && field.name != info.target && other->shape != field.shape;
+  });
+}
+
 /// "[N, 10] and [N]"; what the recipe names comes with its name: "mean [N, 8] and log_var [N, 8]".
 std::string shapes_text(const LayerInputs& inputs, const Names& names) {
   std::vector<std::string> shapes;
@@ -110,24 +131,19 @@ DatasetInfo evaluation_info(const Recipe& recipe, size_t set) {
 
 Model::Model(const Recipe& recipe, const DatasetInfo& info, const DatasetInfo& evaluated)
     : info_(info), autocast_dtype_(autocast_dtype(recipe.mixed_precision)) {
-  LayerInputs inputs;
-  {
-    const ShapeMode shapes;
-    for (const FieldInfo& field : info.fields) {
-      std::vector<int64_t> sizes = {kExampleBatch};
-      sizes.insert(sizes.end(), field.shape.begin(), field.shape.end());
-      inputs.names.push_back(field.name);
-      inputs.examples.push_back(at::empty(sizes, field.dtype));
-    }
-  }
-  graph_ = build_model_graph(recipe.model.layers, inputs);
+  graph_ = build_model_graph(recipe.model.layers, example_batch(info));
   if (recipe.model.init) recipe.model.init->apply(parameters());
   if (recipe.model.adapters) adapters_ = std::make_shared<ModelAdapters>(*recipe.model.adapters, *graph_);
   freeze(recipe);
   outputs_ = {graph_->outputs()[0]};
   if (!recipe.models.entries.empty()) roles_ = std::make_shared<ModelRoles>(recipe, info, *this);
   build_losses(recipe);
+  const bool has_other_sizes = changes_sizes(info_, evaluated);
   info_ = seen_by_metrics(info_, evaluated);
+  if (has_other_sizes) {
+    const ShapeMode shapes;
+    evaluated_graph_ = build_model_graph(recipe.model.layers, example_batch(info_));
+  }
   for (const Component<MetricKind>& metric : recipe.metrics) {
     metric_sources_.push_back(find_sources(metric.common.inputs, metric.place, metric.path));
   }
@@ -158,7 +174,7 @@ void Model::build_losses(const Recipe& recipe) {
     built.weight = loss.common.loss_weight;
     built.sources = find_sources(loss.common.inputs, loss.place, loss.path);
     built.name = name_of(loss);
-    const LayerInputs inputs = examples(built.sources);
+    const LayerInputs inputs = examples(built.sources, *graph_);
     built.facts = loss.facts(inputs);
     auto& counted = built.facts.counted;
     if (counted && recipe.dataloader.pieces > 1) counted->in_steps = true;  // the mean is over the batch, not a piece
@@ -199,7 +215,7 @@ std::vector<std::unique_ptr<Metric>> Model::build_metrics(const Recipe& recipe) 
   std::vector<std::unique_ptr<Metric>> metrics;
   for (size_t i = 0; i < recipe.metrics.size(); ++i) {
     const Component<MetricKind>& metric = recipe.metrics[i];
-    const LayerInputs inputs = examples(metric_sources_[i]);
+    const LayerInputs inputs = examples(metric_sources_[i], evaluated_graph_ ? *evaluated_graph_ : *graph_);
     const std::string what = metric.type + " does not fit " + shapes_text(inputs, metric.common.inputs) + ": ";
     faults.of(metric.place, metric.path, what, [&] { metrics.push_back(metric.build(inputs)); });
   }
@@ -234,7 +250,7 @@ void Model::check_metrics(const Recipe& recipe) const {
   const auto metrics = build_metrics(recipe);
   for (size_t i = 0; i < metrics.size(); ++i) {
     const Component<MetricKind>& metric = recipe.metrics[i];
-    const LayerInputs inputs = examples(metric_sources_[i]);
+    const LayerInputs inputs = examples(metric_sources_[i], evaluated_graph_ ? *evaluated_graph_ : *graph_);
     const std::string what = metric.type + " does not fit " + shapes_text(inputs, metric.common.inputs) + ": ";
     faults.of(metric.place, metric.path, what, [&] { metrics[i]->update(inputs.examples); });
   }
@@ -269,7 +285,7 @@ std::vector<Model::Source> Model::find_sources(const Names& names, const Place& 
   return sources;
 }
 
-LayerInputs Model::examples(const std::vector<Source>& sources) const {
+LayerInputs Model::examples(const std::vector<Source>& sources, const Graph& graph) const {
   const ShapeMode shapes;
   LayerInputs inputs;
   for (const Source& source : sources) {
@@ -289,7 +305,7 @@ LayerInputs Model::examples(const std::vector<Source>& sources) const {
       continue;
     }
     const size_t slot = outputs_[source.graph_output];
-    for (const Graph::Node& node : graph_->nodes()) {
+    for (const Graph::Node& node : graph.nodes()) {
       for (size_t i = 0; i < node.outputs.size(); ++i) {
         if (node.outputs[i] == slot) inputs.examples.push_back(at::empty(node.output_shapes[i], node.output_dtypes[i]));
       }
@@ -298,7 +314,7 @@ LayerInputs Model::examples(const std::vector<Source>& sources) const {
   return inputs;
 }
 
-at::Tensor Model::example_output() const { return examples({Source{}}).examples[0]; }
+at::Tensor Model::example_output() const { return examples({Source{}}, *graph_).examples[0]; }
 
 Tensors Model::forward(const Batch& batch) {
   Tensors inputs;

@@ -140,7 +140,7 @@ class Model {
 
  private:
   std::vector<Source> find_sources(const Names& names, const Place& place, const std::string& path);
-  LayerInputs examples(const std::vector<Source>& sources) const;
+  LayerInputs examples(const std::vector<Source>& sources, const Graph& graph) const;
   Tensors gather(const std::vector<Source>& sources, const Batch& batch, const Tensors& outputs) const;
   void freeze(const Recipe& recipe);
   /// The layers that `model.checkpoint_activations` names. Throws RecipeError where a pattern matches none.
@@ -154,6 +154,7 @@ class Model {
   std::optional<at::ScalarType> autocast_dtype_;
   at::DeviceType device_ = at::kCPU;
   std::shared_ptr<Graph> graph_;
+  std::shared_ptr<const Graph> evaluated_graph_;  // shapes alone, where evaluated batches have other sizes; else null
   std::shared_ptr<ModelAdapters> adapters_;
   std::shared_ptr<ModelRoles> roles_;
   PlanOptions plan_options_;

@@ -1,12 +1,19 @@
 """Images with masks: masks are decoded as Pillow does, and move with their images as in torchvision."""
 
+import subprocess
+from collections import OrderedDict
+
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load_file
 
 import draws
+import reference
 from probe import ProbeError, missing_rows
+
+from tests.program import CALLED
 
 tv_tensors = pytest.importorskip("torchvision.tv_tensors", reason="torchvision is not installed")
 from torchvision.transforms import v2  # noqa: E402
@@ -48,6 +55,7 @@ CHAINS = {
     "RandomResizedCrop": [{"type": "RandomResizedCrop", "size": [24, 30], "interpolation": "nearest"}],
     "flips": ["RandomHorizontalFlip", "RandomVerticalFlip"],
     "RandomCrop": [{"type": "RandomCrop", "size": 40, "padding": 9, "fill": 200}],
+    "RandomCrop of small images": [{"type": "RandomCrop", "size": 48, "pad_if_needed": True, "fill": 200}],
     "Pad": [{"type": "Pad", "padding": [3, 1], "fill": 200}, {"type": "Pad", "padding": 2, "padding_mode": "reflect"}],
     "CenterCrop": [{"type": "CenterCrop", "size": [31, 20]}],
     "Resize": [{"type": "Resize", "size": 33, "interpolation": "nearest"}],
@@ -143,6 +151,49 @@ def test_a_broken_mask_is_left_out_with_its_image(probe, tmp_path, cache):
     spoil_mask(tmp_path)
     fields, _ = read(probe, tmp_path, broken="skip", cache=cache, mode="L")
     assert torch.equal(fields["mask"], masks[[0, 2, 3, 4, 5]]) and fields["image"].shape[:2] == (5, 1)
+
+
+CROPS = """
+version: 1
+name: crops
+model: {{layers: [{{type: Conv2d, name: a, out_channels: 8, kernel_size: 3, padding: 1}}, ReLU, {{type: Conv2d, name: b, out_channels: {classes}, kernel_size: 1}}]}}
+loss: CrossEntropyLoss
+metrics: [MeanIoU, Accuracy]
+dataset:
+  train: {{type: SegmentationFolder, root: {root}, num_classes: {classes}, image_transforms: [{{type: RandomCrop, size: 24}}]}}
+  eval: {{type: SegmentationFolder, root: {root}, num_classes: {classes}{more}}}
+dataloader: {{batch_size: 3, eval_batch_size: 4}}
+optimizer: {{type: Adam, lr: 0.01}}
+training: {{max_steps: 8}}
+evaluation: {{every: 8}}
+checkpoint: {{every: 8}}
+"""
+
+
+def test_a_training_on_crops_is_evaluated_on_whole_pictures(tmp_path):
+    masks = write(tmp_path)
+    (tmp_path / "recipe.yaml").write_text(CROPS.format(root=tmp_path, classes=CLASSES, more=""))
+    lines, run = reference.run_trainrun(str(tmp_path / "recipe.yaml"), tmp_path / "run")
+    [own] = [line for line in lines if line["split"] == "eval"]
+    [weights] = run.glob("checkpoints/*/model.safetensors")
+    net = torch.nn.Sequential(OrderedDict(a=torch.nn.Conv2d(3, 8, 3, padding=1), relu=torch.nn.ReLU(), b=torch.nn.Conv2d(8, CLASSES, 1)))
+    net.load_state_dict(load_file(weights))
+    pictures = torch.stack([torch.from_numpy(np.array(Image.open(tmp_path / f"images/a/{i}.bmp"))) for i in range(len(masks))]).permute(0, 3, 1, 2) / 255
+    with torch.no_grad():
+        logits = net(pictures)
+    found = logits.argmax(1)
+    overlaps = [(((found == c) & (masks == c)).sum() / ((found == c) | (masks == c)).sum()).item() for c in range(CLASSES)]
+    assert own["eval/loss"] == pytest.approx(torch.nn.functional.cross_entropy(logits, masks).item(), rel=1e-5)
+    assert own["eval/accuracy"] == pytest.approx((found == masks).double().mean().item())
+    assert own["eval/mean_io_u"] == pytest.approx(sum(overlaps) / CLASSES)
+
+
+def test_masks_of_another_size_than_the_scores_are_refused(tmp_path):
+    write(tmp_path)
+    shrink = CROPS.replace("kernel_size: 1}}", "kernel_size: 1, stride: 2}}")
+    (tmp_path / "recipe.yaml").write_text(shrink.format(root=tmp_path, classes=CLASSES, more=""))
+    done = subprocess.run([CALLED, "validate", str(tmp_path / "recipe.yaml")], capture_output=True, text=True, check=False)
+    assert done.returncode != 0 and "CrossEntropyLoss does not fit [N, 5, 12, 12] and [N, 24, 24]" in done.stderr
 
 
 def test_every_parameter_has_a_test(probe):

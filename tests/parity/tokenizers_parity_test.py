@@ -31,7 +31,7 @@ def corpus():
     sentences = [text for pair in mrpc_pairs() for text in pair]
     assert len(sentences) == 11602
     play = shakespeare()
-    return {"mrpc": sentences, "shakespeare": [*play.split("\n\n"), play[:200000]], "mixed": mixed_lines()}
+    return {"mrpc": sentences, "shakespeare": [*play.split("\n\n"), play[:200000]], "mixed": mixed_lines(1000)}
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def compare(probe, path, peer, texts, name) -> None:
 @pytest.mark.parametrize("kind", [make.__name__ for make in tokenizer_kinds.KINDS])
 def test_a_tokenizer_of_each_kind_gives_the_ids_of_its_peer(probe, kinds, corpus, kind, part):
     path = kinds / f"{kind}.json"
-    texts = corpus[part] if part == "mixed" else [*corpus[part][::10], corpus[part][-1]]  # all of them: MiniLM's; the last is long
+    texts = corpus[part] if part == "mixed" else [*corpus[part][::20], corpus[part][-1]]  # more of them: MiniLM's; the last is long
     compare(probe, path, peer_of(path), texts, f"{kind} on {part}")
 
 
@@ -102,7 +102,7 @@ def test_a_tokenizer_of_each_kind_gives_the_ids_of_its_peer(probe, kinds, corpus
 @pytest.mark.parametrize("file", ["tokenizer.json", "vocab.txt"])
 def test_minilm_gives_the_ids_of_its_peer(probe, corpus, file, part):
     folder = minilm_folder()
-    texts = corpus[part][:: 1 if file == "tokenizer.json" or part == "mixed" else 10]  # what vocab.txt is made into is the same
+    texts = corpus[part][:: 1 if part == "mixed" else 3 if file == "tokenizer.json" else 30]  # what vocab.txt is made into is the same
     compare(probe, folder / file, peer_of(folder / "tokenizer.json"), texts, f"{file} on {part}")
 
 
@@ -113,7 +113,7 @@ def changed(path, target, **changes):
 
 
 def test_each_way_to_split_gives_the_ids_of_its_peer(probe, kinds, corpus, tmp_path):
-    texts = corpus["mrpc"][:100] + corpus["mixed"][:400]
+    texts = corpus["mrpc"][:50] + corpus["mixed"][:200]
     for number, split in enumerate(tokenizer_kinds.SPLITS):
         path = tmp_path / f"{number}.json"
         peer = peer_of(kinds / "gpt2.json")
@@ -123,7 +123,7 @@ def test_each_way_to_split_gives_the_ids_of_its_peer(probe, kinds, corpus, tmp_p
 
 
 def test_each_normalizer_gives_the_ids_of_its_peer(probe, kinds, corpus, tmp_path):
-    texts = corpus["mrpc"][:100] + corpus["mixed"][:500]
+    texts = corpus["mrpc"][:50] + corpus["mixed"][:300]
     for number, normalizer in enumerate(tokenizer_kinds.NORMALIZERS):
         path = tmp_path / f"{number}.json"
         peer = peer_of(kinds / "gpt2.json")
@@ -237,7 +237,7 @@ def test_encoding_on_threads_gives_the_same_and_is_fast(probe, kinds, corpus, ca
     """No time is asserted: the figures are for whoever reads them."""
     lines = []
     for kind in ["bert_cased", "gpt2", "llama3", "llama2", "t5"]:
-        path, texts = kinds / f"{kind}.json", corpus["mrpc"][:1000]
+        path, texts = kinds / f"{kind}.json", corpus["mrpc"][:500]
         peer = peer_of(path)
         start = time.perf_counter()
         theirs = [peer.encode(text).ids for text in texts]
@@ -347,4 +347,4 @@ def test_files_that_are_no_tokenizers_are_refused(probe, tmp_path, kinds):
 
 def test_damaged_files_are_refused_or_read_and_never_crash(probe, kinds, tmp_path):
     files = [str(kinds / f"{make.__name__}.json") for make in tokenizer_kinds.KINDS]
-    fuzz(probe, tmp_path, "tokenizer_json", files, rounds=600)
+    fuzz(probe, tmp_path, "tokenizer_json", files, rounds=300)

@@ -94,6 +94,8 @@ MOVES = [
     ("RandomCrop", {"size": 32, "padding": 4, "fill": 128}),
     ("RandomCrop", {"size": 32, "padding": 4, "padding_mode": "reflect"}),
     ("RandomCrop", {"size": [30, 34], "padding": 3, "padding_mode": "edge"}),
+    ("RandomCrop", {"size": [60, 34], "padding": 3, "pad_if_needed": True, "fill": 70}),
+    ("RandomCrop", {"size": [41, 60], "pad_if_needed": True, "padding_mode": "symmetric"}),
     ("RandomResizedCrop", {"size": 24}),
     ("RandomResizedCrop", {"size": [40, 20], "interpolation": "nearest", "scale": [0.3, 0.6]}),
     ("Resize", {"size": 20}),

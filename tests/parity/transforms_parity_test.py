@@ -28,8 +28,10 @@ def normalize(batch, mean, std, field="image"):
     return {field: (x - torch.tensor(mean).view(-1, 1, 1)) / torch.tensor(std).view(-1, 1, 1)}
 
 
-def random_crop(batch, g, size, padding=0, fill=0, padding_mode="constant", field="image"):
-    x = F.pad(batch[field], [padding] * 4, value=fill if padding_mode == "constant" else None, mode=padding_mode)
+def random_crop(batch, g, size, padding=0, fill=0, padding_mode="constant", field="image", pad_if_needed=False):
+    lacking = [max(wanted - side - 2 * padding, 0) if pad_if_needed else 0 for wanted, side in zip(size, batch[field].shape[2:], strict=True)]
+    sides = [padding + lacking[1]] * 2 + [padding + lacking[0]] * 2
+    x = F.pad(batch[field], sides, value=fill if padding_mode == "constant" else None, mode=padding_mode)
     n, _, height, width = x.shape
     streams = [g.of(i) for i in range(n)]
     corners = [(s.integer(height - size[0] + 1), s.integer(width - size[1] + 1)) for s in streams]
@@ -213,6 +215,7 @@ ROWS = [
     ("RandomCrop", {"size": [5, 6]}, PICTURES, random_crop, {}),
     ("RandomCrop", {"size": [8, 9], "padding": 2, "fill": 0.5, "field": "image"}, PICTURES, random_crop, {}),
     ("RandomCrop", {"size": [8, 9], "padding": 2, "padding_mode": "reflect"}, PICTURES, random_crop, {}),
+    ("RandomCrop", {"size": [12, 9], "pad_if_needed": True, "fill": 0.5}, PICTURES, random_crop, {}),
     ("RandomHorizontalFlip", {}, SQUARE, flip, {}),
     ("RandomHorizontalFlip", {"p": 0.8, "field": "x"}, {"x": images(9, 2, 4, 3)}, flip, {}),
     ("RandomVerticalFlip", {}, SQUARE, vertical_flip, {}),

@@ -142,7 +142,8 @@ TEST_CASE("RandomCrop describes the new shape, and says both sizes where the win
   CHECK(described(R"({"type": "RandomCrop", "size": 32, "padding": 2})", {1, 28, 28}) ==
         std::vector<int64_t>{1, 32, 32});
   CHECK(description_error(R"({"type": "RandomCrop", "size": 33, "padding": 2})", {1, 28, 28}) ==
-        "RandomCrop: a window of 33x33 does not fit 'image' [N, 1, 28, 28], 32x32 with its padding of 2");
+        "RandomCrop: a window of 33x33 does not fit 'image' [N, 1, 28, 28], 32x32 with its padding of 2; write "
+        "pad_if_needed: true");
   CHECK_THROWS_AS(transform(R"({"type": "RandomCrop", "size": 0})"), RecipeError);
   CHECK_THROWS_AS(transform(R"({"type": "RandomCrop", "size": 3, "padding": -1})"), RecipeError);
 }

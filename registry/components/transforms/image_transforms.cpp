@@ -102,6 +102,7 @@ std::unique_ptr<Transform> Normalize::build(const TransformInputs&) const {
 struct RandomCrop {
   Pair size;
   int64_t padding = 0;
+  bool pad_if_needed = false;
   double fill = 0;
   PaddingMode padding_mode = PaddingMode::kConstant;
   std::string field = "image";
@@ -109,6 +110,8 @@ struct RandomCrop {
   static void describe(Fields<RandomCrop>& f) {
     f.required("size", &RandomCrop::size).at_least(1).doc("height and width of the part that is kept");
     f.optional("padding", &RandomCrop::padding).at_least(0).unit("pixels").doc("added at each side before the crop");
+    f.optional("pad_if_needed", &RandomCrop::pad_if_needed)
+        .doc("also add to images that are smaller than size, at both sides, what they lack");
     f.optional("fill", &RandomCrop::fill).doc("value of the padding, in mode constant");
     f.optional("padding_mode", &RandomCrop::padding_mode).doc(kPaddingModeDoc);
     f.optional("field", &RandomCrop::field).doc("the field of the batch to change");
@@ -116,15 +119,18 @@ struct RandomCrop {
   std::unique_ptr<Transform> build(const TransformInputs&) const;
 };
 
-/// Each image's window has its own place, drawn among H + 2 padding - height + 1 rows, then among the columns.
+/// Each image's window has its own place, drawn among H + 2 padding - height + 1 rows, then among the columns, as
+/// torchvision draws it.
 class RandomCropTransform : public Transform, public ChangesMasks {
  public:
   explicit RandomCropTransform(RandomCrop options) : options_(std::move(options)) {}
 
   void describe(DatasetInfo& info) const override {
     FieldInfo& field = image_field(info, options_.field, "RandomCrop");
-    require_reach(field, sides(), options_.padding_mode, "RandomCrop");
-    if (!has_any_size(field)) require_fitting(field.shape);
+    const bool has_known_size = !has_any_size(field);
+    const Margins margins = has_known_size ? margins_of(field.shape[1], field.shape[2]) : margins_of(kMost, kMost);
+    require_reach(field, margins.sides(), options_.padding_mode, "RandomCrop");
+    if (has_known_size) require_fitting(field.shape);
     field.shape = {field.shape[0], options_.size[0], options_.size[1]};
   }
 
@@ -134,13 +140,14 @@ class RandomCropTransform : public Transform, public ChangesMasks {
   void apply(Batch& batch, const SampleDraws& draws) const override {
     at::Tensor& field = batch.at(options_.field);
     require_fitting(field.sizes().slice(1).vec());
-    const auto [height, width] = padded_size(field.size(2), field.size(3));
-    const int64_t beyond = pads_by_constant() ? options_.padding : 0;  // what is not made, but known to be `fill`
+    const Margins margins = margins_of(field.size(2), field.size(3));
+    const int64_t rows = field.size(2) + 2 * margins.rows - options_.size[0] + 1;  // that a window may begin at
+    const int64_t columns = field.size(3) + 2 * margins.columns - options_.size[1] + 1;
+    const bool is_made = !pads_by_constant();  // else it is known to be `fill`
     const at::Tensor images =
-        in_order(beyond == options_.padding ? field : padded(field, sides(), options_.padding_mode, options_.fill));
+        in_order(is_made ? padded(field, margins.sides(), options_.padding_mode, options_.fill) : field);
+    const Margins beyond = is_made ? Margins{} : margins;
     const int64_t n = images.size(0);
-    const int64_t rows = height - options_.size[0] + 1;  // that a window may begin at
-    const int64_t columns = width - options_.size[1] + 1;
     const ImageLayout layout = layout_of(images);
     at::Tensor result = at::empty({n, images.size(1), options_.size[0], options_.size[1]},
                                   images.options().memory_format(images.suggest_memory_format()));
@@ -152,8 +159,8 @@ class RandomCropTransform : public Transform, public ChangesMasks {
       const Plane plane = {images.size(2), images.size(3), layout.pixel};
       for (int64_t i = 0; i < n; ++i) {
         RandomStream random = draws.of(i);
-        const int64_t top = random.integer(rows) - beyond;
-        const int64_t left = random.integer(columns) - beyond;
+        const int64_t top = random.integer(rows) - beyond.rows;
+        const int64_t left = random.integer(columns) - beyond.columns;
         for (int64_t p = 0; p < layout.planes; ++p) {
           crop(from, plane, top, left, padding, to);
           from += plane.height * plane.width * plane.pixel;
@@ -170,18 +177,30 @@ class RandomCropTransform : public Transform, public ChangesMasks {
   }
 
  private:
+  static constexpr int64_t kMost = int64_t{1} << 40;  // no image has such sides
+
+  /// What is added above and below, and at the left and at the right.
+  struct Margins {
+    int64_t rows = 0, columns = 0;
+    Sides sides() const { return {columns, rows, columns, rows}; }
+  };
+  Margins margins_of(int64_t height, int64_t width) const {
+    const auto margin = [&](int64_t length, int64_t wanted) {
+      const int64_t lacking = options_.pad_if_needed ? wanted - (length + 2 * options_.padding) : 0;
+      return options_.padding + std::max<int64_t>(lacking, 0);
+    };
+    return {margin(height, options_.size[0]), margin(width, options_.size[1])};
+  }
+
   void require_fitting(const std::vector<int64_t>& shape) const {
-    const auto [height, width] = padded_size(shape[1], shape[2]);
-    if (options_.size[0] <= height && options_.size[1] <= width) return;
+    const int64_t height = shape[1] + 2 * options_.padding;
+    const int64_t width = shape[2] + 2 * options_.padding;
+    if (options_.pad_if_needed || (options_.size[0] <= height && options_.size[1] <= width)) return;
     throw LayerError("RandomCrop: a window of " + pixels(options_.size[0], options_.size[1]) + " does not fit '" +
                      options_.field + "' " + batch_text(shape) + ", " + pixels(height, width) +
-                     " with its padding of " + std::to_string(options_.padding));
+                     " with its padding of " + std::to_string(options_.padding) + "; write pad_if_needed: true");
   }
   bool pads_by_constant() const { return options_.padding_mode == PaddingMode::kConstant; }
-  Sides sides() const { return {options_.padding, options_.padding, options_.padding, options_.padding}; }
-  std::pair<int64_t, int64_t> padded_size(int64_t height, int64_t width) const {
-    return {height + 2 * options_.padding, width + 2 * options_.padding};
-  }
   static std::string pixels(int64_t height, int64_t width) {
     return std::to_string(height) + "x" + std::to_string(width);
   }
