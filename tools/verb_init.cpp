@@ -3,11 +3,15 @@
 #include <filesystem>
 #include <memory>
 
+#include "registry/kinds/dataset.h"
+#include "registry/kinds/dataset_facts.h"
 #include "registry/language/error.h"
 #include "runner/base/ascii_name.h"
 #include "runner/init/editor.h"
 #include "runner/init/file_encoding.h"
 #include "runner/init/init.h"
+#include "runner/model/recipe_loader.h"
+#include "runner/report/data_survey.h"
 #include "tools/verbs.h"
 
 namespace trainrun {
@@ -34,6 +38,39 @@ std::string name_of(const std::string& data) {
 
 std::optional<std::string> given(const std::string& word) { return word.empty() ? std::nullopt : std::optional(word); }
 
+/// Bytes of the files below `path`, as far as `most`.
+uint64_t bytes_of(const std::string& path, uint64_t most) {
+  namespace fs = std::filesystem;
+  std::error_code unreadable;
+  if (!fs::is_directory(path, unreadable)) return fs::file_size(path, unreadable);
+  uint64_t all = 0;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(path, unreadable)) {
+    if (entry.is_regular_file(unreadable)) all += entry.file_size(unreadable);
+    if (all > most) break;
+  }
+  return all;
+}
+
+/// What makes the figures of the recipe that was written better than they will be for new data, as `trainrun data` finds
+/// it.
+std::vector<std::string> leaks_of(const InitOptions& options, Catalog& catalog) {
+  constexpr uint64_t kMostBytes = uint64_t{1} << 30;  // since all of them are read
+  if (bytes_of(options.data, kMostBytes) > kMostBytes) {
+    return {"whether samples are in both sets was not looked at, since the data are large: trainrun data " +
+            options.output + " does it"};
+  }
+  try {
+    const LoadedRecipe loaded = load_recipe(options.output, {}, catalog);
+    const bool has_images = loaded.recipe.dataset.train.build({})->facts().image_options != nullptr;
+    DataSurveyOptions survey;
+    survey.shown = 0;
+    if (has_images) survey.measured = 1;  // decoded images tell nothing more here
+    return survey_data(loaded, survey).leaks;
+  } catch (const Error& error) {  // the recipe is written, and its run would end so, too
+    return {std::string("the data cannot be read as the recipe says: ") + error.what()};
+  }
+}
+
 void init(const InitArguments& arguments, Program& program) {
   if (arguments.editor) {
     const EditorSetUp set_up = set_up_editor(".", program.catalog);
@@ -52,8 +89,10 @@ void init(const InitArguments& arguments, Program& program) {
   options.name = arguments.name.empty() ? name_of(arguments.data) : arguments.name;
   options.output = arguments.output.empty() ? options.name + ".yaml" : arguments.output;
   options.schema = arguments.editor ? kSchemaFile : "";
-  const InitReport report = write_recipe(options, program.catalog, arguments.force);
-  if (!program.quiet) std::fputs(to_text(report, options).c_str(), stdout);
+  InitReport report = write_recipe(options, program.catalog, arguments.force);
+  if (program.quiet) return;
+  for (std::string& leak : leaks_of(options, program.catalog)) report.draft.doubts.push_back(std::move(leak));
+  std::fputs(to_text(report, options).c_str(), stdout);
 }
 
 }  // namespace

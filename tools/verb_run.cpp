@@ -12,7 +12,9 @@
 #include "runner/distributed/launcher.h"
 #include "runner/foresight/micro_batch.h"
 #include "runner/predict/folds.h"
+#include "runner/recipe/recipe_defaults.h"
 #include "runner/replay/first_not_finite.h"
+#include "runner/run/resume_path.h"
 #include "runner/train/train_loop.h"
 #include "runner/train/training_error.h"
 #include "tools/accelerate_option.h"
@@ -145,6 +147,14 @@ int run_folds(const LoadedRecipe& loaded, const RecipeArguments& arguments, cons
   return train_folds(loaded, training);
 }
 
+/// Of a run that goes on, weights come from its checkpoint: those that it began with need not be there.
+LoadedRecipe load_to_run(const RecipeArguments& arguments, const AccelerateConfig& config, Program& program) {
+  LoadedRecipe loaded =
+      load_recipe(arguments.path, config, arguments.overrides, program.catalog, InitialWeights::kUnlessResumed);
+  if (loaded.missing.empty() || may_go_on(output_folder(loaded.recipe), loaded.recipe.checkpoint.resume)) return loaded;
+  throw RecipeError(loaded.missing);
+}
+
 }  // namespace
 
 void add_run(CLI::App& app, Program& program) {
@@ -167,13 +177,13 @@ void add_run(CLI::App& app, Program& program) {
     all.insert(all.end(), arguments->overrides.begin(), arguments->overrides.end());
     prepare_device(arguments->path, all);
     const Catalog catalog = program.catalog;
-    LoadedRecipe loaded = load_recipe(arguments->path, config, arguments->overrides, program.catalog);
+    LoadedRecipe loaded = load_to_run(*arguments, config, program);
     if (loaded.recipe.dataloader.has_auto_micro_batch()) {
       const std::string found = micro_batch_override(loaded, *arguments, *accelerate, program);
       arguments->overrides.push_back(found);
       program.arguments.push_back(found);
       program.catalog = catalog;
-      loaded = load_recipe(arguments->path, config, arguments->overrides, program.catalog);
+      loaded = load_to_run(*arguments, config, program);
     }
     const Recipe& recipe = loaded.recipe;
     const auto rendezvous = rendezvous_from_environment(recipe.main_process_ip, recipe.main_process_port);

@@ -9,6 +9,7 @@
 
 #include "registry/data/hub/path_glob.h"
 #include "registry/language/error.h"
+#include "registry/language/text_forms.h"
 
 namespace trainrun {
 namespace {
@@ -119,6 +120,13 @@ std::vector<std::string> matching_paths(const std::vector<std::string>& patterns
     for (const std::string& name : expanded(pattern, reader)) add_matches(name, reader, paths);
   }
   return paths;
+}
+
+std::string note_on_empty_files(const std::vector<std::string>& empty, size_t num_files, const std::string& what) {
+  constexpr size_t kMostNamed = 5;
+  if (empty.empty()) return "";
+  return std::to_string(empty.size()) + " of " + std::to_string(num_files) + " files " +
+         (empty.size() == 1 ? "has" : "have") + " no " + what + ": " + join_first(empty, kMostNamed, LeftOut::kCount);
 }
 
 }  // namespace trainrun

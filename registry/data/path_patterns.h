@@ -10,4 +10,7 @@ namespace trainrun {
 /// Throws DataError, which begins with `reader`, where a pattern names none.
 std::vector<std::string> matching_paths(const std::vector<std::string>& patterns, const std::string& reader);
 
+/// "1 of 2 files has no rows: rows-0001.parquet": of `num_files`, those that are `empty`; "" where none is. `what`: "rows".
+std::string note_on_empty_files(const std::vector<std::string>& empty, size_t num_files, const std::string& what);
+
 }  // namespace trainrun

@@ -148,10 +148,11 @@ class WindowsDataset : public Dataset {
     DatasetFacts facts;
     facts.field = [this, of_row = rows.field](const std::string& name) {
       FieldFacts field;
-      const FieldFacts row = of_row(name);
+      const FieldFacts row = of_row(column_of(name));
       field.class_names = row.class_names;
       field.called = row.called;
       field.names_within = names_within(name);
+      field.one_hot_names = one_hot_names(name);
       return field;
     };
     facts.place = [this](int64_t index, const std::string& field) { return place(index, field); };
@@ -186,6 +187,12 @@ class WindowsDataset : public Dataset {
     own.origins.reset();
     own.holdout = 0;
     return own;
+  }
+  /// The field of rows whose values to come `name` is, or `name` itself.
+  std::string column_of(const std::string& name) const {
+    const std::vector<std::string> fields = known_fields();
+    const auto found = std::ranges::find(fields, name, known_name);
+    return found == fields.end() ? name : *found;
   }
   static std::string known_name(const std::string& field) { return std::string(kKnown) + "_" + field; }
   /// The places in `features` of the columns that are known beforehand, in the order in which the recipe lists them.
@@ -327,6 +334,20 @@ class WindowsDataset : public Dataset {
     const std::vector<std::string> labels = base_->facts().field(rows.target).names_within;
     if (labels.empty()) names.push_back(rows.target);
     names.insert(names.end(), labels.begin(), labels.end());
+    return names;
+  }
+
+  std::vector<std::string> one_hot_names(const std::string& field) const {
+    const std::vector<std::string> of_rows = base_->facts().field(kFeatures).one_hot_names;
+    const bool has_known = field == kKnown && !options_.known.empty();
+    if (of_rows.empty() || (field != kFeatures && !has_known)) return {};
+    std::vector<std::string> names = names_within(field);
+    if (!has_known) {
+      std::ranges::copy(of_rows, names.begin());  // behind them is the target's past
+      return names;
+    }
+    const std::vector<int64_t> places = known_places();
+    for (size_t i = 0; i < places.size(); ++i) names[i] = of_rows[static_cast<size_t>(places[i])];
     return names;
   }
 

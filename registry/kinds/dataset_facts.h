@@ -21,6 +21,9 @@ struct FieldFacts {
   std::vector<std::string> class_names;
   /// The names of its numbers along its last dimension: the columns of a table. Empty: they have none.
   std::vector<std::string> names_within;
+  /// The same where several numbers are one column: `color=red`, of the number that is 1 where color is red. Empty: no
+  /// column is several numbers.
+  std::vector<std::string> one_hot_names;
   /// What the file calls it, where that is not the field's name: the column `price` of a table, whose field is `label`.
   std::string called;
   /// The colours in which its files show the classes, red, green and blue of each; empty: they have none.
@@ -30,6 +33,9 @@ struct FieldFacts {
   /// What a recipe says of the data set so that the field's classes are numbered from 0, whatever they are in its file:
   /// "columns: {species: category}"; "": it cannot say it.
   std::string renumbering;
+
+  /// What a user calls its numbers along its last dimension. Empty: they have no names.
+  const std::vector<std::string>& number_names() const { return one_hot_names.empty() ? names_within : one_hot_names; }
 };
 
 /// The samples of an epoch in the order in which they are to be drawn, [size()] int64: each once; or, of data that draw

@@ -2,6 +2,8 @@
 
 #include <filesystem>
 
+#include "registry/data/path_patterns.h"
+
 namespace trainrun {
 
 void look_at_first_rows(const std::string& path, const std::function<void(const std::function<void()>& count)>& read) {
@@ -15,6 +17,21 @@ void look_at_first_rows(const std::string& path, const std::function<void(const 
   } catch (const EnoughRows&) {
     return;  // all were well
   }
+}
+
+std::string note_on_empty_files(
+    const std::vector<std::string>& paths, const std::string& what,
+    const std::function<void(const std::string& path, const std::function<void()>& count)>& read) {
+  std::vector<std::string> empty;
+  for (const std::string& path : paths.size() > 1 ? paths : std::vector<std::string>()) {
+    try {
+      read(path, [] { throw EnoughRows(); });
+      empty.push_back(path);
+    } catch (const EnoughRows&) {
+      continue;
+    }
+  }
+  return note_on_empty_files(empty, paths.size(), what);
 }
 
 }  // namespace trainrun

@@ -145,7 +145,11 @@ class TextLMDataset : public TokenWindows {
 
   DatasetFacts facts() const override {
     DatasetFacts facts = TokenWindows::facts();
-    facts.notes = [this] { return notes_of_tables(); };
+    facts.notes = [this] {
+      std::vector<std::string> notes = notes_of_tables();
+      if (const std::string empty = note_on_empty_files(); !empty.empty()) notes.push_back("TextLM: " + empty);
+      return notes;
+    };
     return facts;
   }
 
@@ -164,6 +168,16 @@ class TextLMDataset : public TokenWindows {
   }
 
  private:
+  std::string note_on_empty_files() const {
+    return trainrun::note_on_empty_files(
+        files_.paths, "text", [&](const std::string& path, const std::function<void()>& count) {
+          if (has_documents(path)) {
+            for_each_text(path, files_.text_column, files_.encoding, [&](const std::string&, int64_t) { count(); });
+          } else if (char first = 0; TextFile(path, files_.encoding).read(&first, 1) > 0) {
+            count();
+          }
+        });
+  }
   std::vector<std::string> notes_of_tables() const {
     std::vector<std::string> notes;
     for (const std::string& path : files_.paths) {

@@ -165,6 +165,10 @@ class TextsDataset final : public Dataset {
     std::vector<std::string> notes;
     const std::string name =
         files_.size() == 1 ? files_[0] : files_[0] + " and " + std::to_string(files_.size() - 1) + " more";
+    const std::string empty = note_on_empty_files(
+        files_, "texts",
+        [&](const std::string& path, const std::function<void()>& count) { texts_in(path, options_, count); });
+    if (!empty.empty()) notes.push_back("Texts: " + empty);
     if (counts_[0] > 0)
       notes.push_back(name + ": " + counted(counts_[0], "empty text is", "empty texts are") + " left out");
     if (counts_[1] > 0) {

@@ -41,14 +41,18 @@ at::ScalarType dtype_named(const std::string& name) {
   throw DataError("the checkpoint's part learnt names an unknown dtype, '" + name + "'");
 }
 
-FieldContract field_in(const json& own, const json& classes, const json& columns) {
+FieldContract field_in(const json& own, const json& saved) {
   FieldContract field;
   field.info.name = own.at("name").get<std::string>();
   field.info.dtype = dtype_named(own.at("dtype").get<std::string>());
   field.info.shape = own.at("shape").get<std::vector<int64_t>>();
   if (own.contains("num_classes")) field.info.num_classes = own["num_classes"].get<int64_t>();
-  field.class_names = classes.value(field.info.name, Texts());
-  field.names_within = columns.value(field.info.name, Texts());
+  const auto names = [&](const char* kind) {
+    return saved.value(kind, json::object()).value(field.info.name, Texts());
+  };
+  field.class_names = names("classes");
+  field.names_within = names("columns");
+  field.one_hot_names = names("numbers");
   field.called = own.value("called", std::string());
   field.palette = own.value("palette", std::vector<uint8_t>());
   if (own.contains("scaling")) {
@@ -61,13 +65,13 @@ FieldContract field_in(const json& own, const json& classes, const json& columns
 
 /// What the numbers of a field are called: kind by kind, as messages name these.
 std::vector<std::pair<const char*, const Texts*>> names_of(const FieldContract& field) {
-  return {{"classes", &field.class_names}, {"columns", &field.names_within}};
+  return {{"classes", &field.class_names}, {"columns", &field.names_within}, {"numbers", &field.one_hot_names}};
 }
 
 FieldContract field_of(const Dataset& data, const FieldInfo& info, const DataTransforms* transforms) {
   const FieldFacts facts = data.facts().field(info.name);
   const auto scaling = transforms ? transforms->scaling(info) : std::nullopt;
-  return {info, facts.class_names, facts.names_within, facts.called, facts.palette, scaling};
+  return {info, facts.class_names, facts.names_within, facts.one_hot_names, facts.called, facts.palette, scaling};
 }
 
 /// Of a checkpoint that says what was learnt, but not of which fields.
@@ -107,9 +111,7 @@ DataContract older_contract(const json& saved, const Recipe& recipe, std::vector
 
 DataContract saved_contract(const json& saved) {
   DataContract contract;
-  const json classes = saved.value("classes", json::object());
-  const json columns = saved.value("columns", json::object());
-  for (const json& own : saved.at("fields")) contract.fields.push_back(field_in(own, classes, columns));
+  for (const json& own : saved.at("fields")) contract.fields.push_back(field_in(own, saved));
   contract.target = saved.at("target").get<std::string>();
   contract.ids = saved.value("ids", Texts());
   return contract;
@@ -205,7 +207,8 @@ std::vector<std::string> DataContract::lines() const {
     std::string line = field.info.name + " " + shape_text(field.info.shape) + " " + dtype_name(field.info.dtype);
     if (!field.called.empty() && field.called != field.info.name) line += ", in the data '" + field.called + "'";
     for (const auto& [kind, names] : names_of(field)) {
-      if (!names->empty()) line += ", " + std::string(kind) + " " + shown(*names);
+      const bool says_more = names == &field.names_within && !field.one_hot_names.empty();  // the next kind does
+      if (!names->empty() && !says_more) line += ", " + std::string(kind) + " " + shown(*names);
     }
     if (field.scaling) {
       constexpr int kFigures = 6;

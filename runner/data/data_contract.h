@@ -17,12 +17,13 @@ struct Recipe;
 
 /// What a model knows of a field of its training data.
 struct FieldContract {
-  FieldInfo info;                         // as the data set gives it, before the transforms
-  std::vector<std::string> class_names;   // by number; empty: it has none
-  std::vector<std::string> names_within;  // of its numbers along the last dimension; empty: they have none
-  std::string called;                     // what the file calls it; "": as the field
-  std::vector<uint8_t> palette;           // of masks: red, green and blue of each class; empty: they have none
-  std::optional<Scaling> scaling;         // by the transforms of training, and so the way back to its own units
+  FieldInfo info;                          // as the data set gives it, before the transforms
+  std::vector<std::string> class_names;    // by number; empty: it has none
+  std::vector<std::string> names_within;   // of its numbers along the last dimension; empty: they have none
+  std::vector<std::string> one_hot_names;  // likewise, as FieldFacts has them
+  std::string called;                      // what the file calls it; "": as the field
+  std::vector<uint8_t> palette;            // of masks: red, green and blue of each class; empty: they have none
+  std::optional<Scaling> scaling;          // by the transforms of training, and so the way back to its own units
 
   /// What a user calls it.
   const std::string& title() const { return called.empty() ? info.name : called; }

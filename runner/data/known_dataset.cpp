@@ -52,6 +52,7 @@ class KnownDataset : public Dataset {
       if (!field) return of_field;
       of_field.class_names = field->class_names;
       of_field.names_within = field->names_within;
+      of_field.one_hot_names = field->one_hot_names;
       of_field.called = field->called;
       of_field.palette = field->palette;
       return of_field;

@@ -23,6 +23,9 @@ class Planner {
     for (const ColumnSight& column : table_.columns) {
       if (column.name != target_.name) add(column);
     }
+    for (const std::string& name : table_.unread) {
+      if (name != target_.name) plan_.left.push_back(name + " (values of a type that is not read)");
+    }
     add_time();
     add_odd();
     plan_.lists_features = !plan_.left.empty();

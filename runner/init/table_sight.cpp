@@ -16,6 +16,7 @@
 #include "registry/image_data/image_files.h"
 #include "registry/language/text_forms.h"
 #include "runner/init/comment_lines.h"
+#include "runner/init/draft.h"
 #include "runner/init/file_encoding.h"
 
 namespace trainrun {
@@ -59,6 +60,7 @@ std::unique_ptr<TableSource> open_table(const std::string& path, TableSight& sig
   }
   if (has_extension(path, ".sqlite") || has_extension(path, ".db") || has_extension(path, ".sqlite3")) {
     sight.type = "SQLite";
+    sight.settings.push_back("table: " + recipe_word(only_sqlite_table(path)));
     return sqlite_source(path);
   }
   sight.type = "CSV";
@@ -201,6 +203,25 @@ class TableLooker {
   bool has_lists_ = false;
 };
 
+/// The places of the columns of types that can be read, which alone `reader` then reads; the names of the others go to
+/// `unread`.
+std::vector<size_t> readable_columns(TableReader& reader, std::vector<std::string>& unread) {
+  std::vector<size_t> places;
+  for (size_t i = 0; i < reader.names().size(); ++i) {
+    try {
+      reader.read_only({i});
+      places.push_back(i);
+    } catch (const ReadError&) {
+      throw;
+    } catch (const DataError&) {
+      unread.push_back(reader.names()[i]);
+    }
+  }
+  if (places.empty()) reader.read_only({0});  // which throws
+  reader.read_only(places);
+  return places;
+}
+
 /// Looks through all rows, whose numbers are written as `format` says.
 TableSight look_through(const std::string& path, const std::optional<TextEncoding>& encoding,
                         const std::optional<NumberFormat>& format, const NaValues& na_values) {
@@ -211,7 +232,8 @@ TableSight look_through(const std::string& path, const std::optional<TextEncodin
   const std::unique_ptr<TableReader> reader = source->open();
   const bool is_headless = sight.type == "CSV" && is_data(reader->names());
   std::vector<Cell> row;
-  for (size_t i = 0; i < reader->names().size(); ++i) {
+  const std::vector<size_t> places = readable_columns(*reader, sight.unread);
+  for (const size_t i : places) {
     ColumnSight column;
     column.name = is_headless ? std::to_string(i) : reader->names()[i];
     if (is_headless) row.push_back(text_cell(reader->names()[i]));
@@ -227,7 +249,10 @@ TableSight look_through(const std::string& path, const std::optional<TextEncodin
     sight.told.emplace_back("the first line holds data, so that columns are called by their numbers, '0' the first");
     add(1);
   }
-  while (reader->next(row)) add(reader->row_number());
+  for (std::vector<Cell> whole; reader->next(whole); add(reader->row_number())) {
+    row.resize(places.size());
+    for (size_t i = 0; i < places.size(); ++i) std::swap(row[i], whole[places[i]]);
+  }
   if (sight.rows == 0) throw DataError(path + ": has no rows below the names of its columns");
   return sight;
 }

@@ -45,6 +45,7 @@ struct TableSight {
   int64_t rows = 0;
   int64_t copies = 0;  // rows that are like one before them
   std::vector<ColumnSight> columns;
+  std::vector<std::string> unread;  // columns of types that are not read, such as BLOBs or objects of Parquet
   /// Of a .tsv file that can only be read with quotation marks as text, as data sets of texts do: why not otherwise.
   std::string quotation_fault;
 

@@ -60,6 +60,10 @@ const ColumnSight& column_of(const TableSight& table, const TableSight* unlabell
   if (options.target) {
     const ColumnSight* column = table.find(*options.target);
     if (column) return reason = "as --target says", *column;
+    if (std::ranges::find(table.unread, *options.target) != table.unread.end()) {
+      throw Error(table.path + ": the column '" + *options.target +
+                  "' holds values of a type that is not read, such as BLOBs or objects, and cannot be predicted");
+    }
     throw Error(table.path + ": there is no column '" + *options.target + "'" +
                 suggestion(*options.target, table.names()));
   }

@@ -267,12 +267,12 @@ AccelerateConfig read_accelerate_config(const std::string& path) {
 }
 
 LoadedRecipe load_recipe(const std::string& path, const AccelerateConfig& config,
-                         const std::vector<std::string>& overrides, Catalog& catalog) {
+                         const std::vector<std::string>& overrides, Catalog& catalog, InitialWeights weights) {
   std::vector<std::string> all = config.overrides();
   all.insert(all.end(), overrides.begin(), overrides.end());
   std::vector<Problem> problems = config.problems;
   try {
-    LoadedRecipe loaded = load_recipe(path, all, catalog);
+    LoadedRecipe loaded = load_recipe(path, all, catalog, weights);
     if (problems.empty()) return loaded;
   } catch (const RecipeError& error) {
     for (Problem problem : error.problems()) {

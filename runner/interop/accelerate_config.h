@@ -21,6 +21,7 @@ AccelerateConfig read_accelerate_config(const std::string& path);
 /// As load_recipe, with `config` laid on the recipe before `overrides`. Faults of both come in one RecipeError; those
 /// of a value that `config` gave have their place in its file.
 LoadedRecipe load_recipe(const std::string& path, const AccelerateConfig& config,
-                         const std::vector<std::string>& overrides, Catalog& catalog);
+                         const std::vector<std::string>& overrides, Catalog& catalog,
+                         InitialWeights weights = InitialWeights::kNeeded);
 
 }  // namespace trainrun

@@ -215,7 +215,7 @@ std::vector<std::string> scale_warnings(const Recipe& recipe, const Graph& graph
     const at::Tensor rows = batch.at(field.name).to(at::kDouble);
     if (rows.dim() < 2 || rows.size(-1) == 0) continue;
     const at::Tensor largest = std::get<0>(rows.reshape({-1, rows.size(-1)}).abs().max(0));  // [F]
-    const std::vector<std::string> names = data.facts().field(field.name).names_within;
+    const std::vector<std::string> names = data.facts().field(field.name).number_names();
     std::vector<std::string> large;
     for (int64_t i = 0; i < largest.numel(); ++i) {
       const auto value = largest[i].item<double>();

@@ -137,9 +137,9 @@ std::vector<Problem> missing_weights(const Recipe& recipe, const Value& value, c
   return problems;
 }
 
-std::vector<std::string> load_initial_weights(const Recipe& recipe, Model& model) {
+std::vector<std::string> load_initial_weights(const Recipe& recipe, Model& model, bool has_weights) {
   std::vector<std::string> passed_over = load_pretrained(model);
-  if (!recipe.model.weights) {
+  if (!recipe.model.weights || !has_weights) {
     if (model.adapters()) model.adapters()->begin();
     return passed_over;
   }

@@ -226,9 +226,13 @@ LoadedRecipe load(const std::string& path, const std::vector<std::string>& overr
     }
     loaded.names = published_names(source.value, catalog);
     if (!waits_for_network(loaded.names)) planned = check_model(loaded.recipe, source.value, problems);
-    if (weights == InitialWeights::kNeeded) {
-      const std::vector<Problem> missing = missing_weights(loaded.recipe, source.value, planned.get());
-      problems.insert(problems.end(), missing.begin(), missing.end());
+    for (const Problem& missing : weights == InitialWeights::kUnneeded
+                                      ? std::vector<Problem>()
+                                      : missing_weights(loaded.recipe, source.value, planned.get())) {
+      // Other models may be copies of the initial weights, or have weights of their own, which checkpoints need not hold.
+      const bool may_be_saved = weights == InitialWeights::kUnlessResumed && loaded.recipe.models.entries.empty() &&
+                                missing.path.starts_with("model.weights");
+      (may_be_saved ? loaded.missing : problems).push_back(missing);
     }
     if (!has_fault(problems, {"callbacks"})) check_averages(loaded.recipe, problems);
     if (!has_fault(problems, {"metrics", "checkpoint", "scheduler", "callbacks"})) {

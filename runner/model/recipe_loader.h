@@ -17,11 +17,13 @@ struct LoadedRecipe {
   std::vector<Problem> surplus;  // notes found while the model was planned: `surplus_outputs`, and of `settle_modes`
   std::vector<std::string> kept_notes;  // of a run: what its recipe names and is taken from its folder instead
   std::vector<PublishedName> names;
-  bool is_planned = false;  // else a model or data are not fetched yet: nothing was checked that depends on sizes
+  std::vector<Problem> missing;  // with kUnlessResumed: the model's initial weights are not there
+  bool is_planned = false;       // else a model or data are not fetched yet: nothing was checked that depends on sizes
 };
 
-/// Whether a job begins with the weights that its recipe names; what was trained has its own.
-enum class InitialWeights { kNeeded, kUnneeded };
+/// Whether a job begins with the weights that its recipe names; what was trained has its own. kUnlessResumed: whoever loads
+/// the recipe finds out whether it is a run that goes on, and heeds LoadedRecipe::missing where it is not.
+enum class InitialWeights { kNeeded, kUnlessResumed, kUnneeded };
 
 /// Reads the recipe at `path` with `key=value` overrides, loads its plugins into `catalog`, checks every value, finds
 /// the shapes of the model, and looks whether the weights that are needed are there; opens no data. Throws RecipeError

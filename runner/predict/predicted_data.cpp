@@ -158,6 +158,19 @@ std::unique_ptr<UnlabelledData> open_files(TrainedRun& run, UnlabelledSource sou
               "its kind there, as in dataset.eval.path=FILE");
 }
 
+/// What samples are called by: their numbers, and the columns of the file that identify them.
+std::vector<ValueColumn> numbers_and_ids(const Dataset& data) {
+  std::vector<ValueColumn> beside = {{"sample", at::arange(data.size(), at::kLong)}};
+  const DatasetFacts facts = data.facts();
+  for (const std::string& id : facts.ids) {
+    std::vector<std::string> texts = facts.texts(id);
+    if (texts.empty()) continue;
+    if (id == beside[0].name) beside.clear();  // the file's own number says more
+    beside.push_back({id, std::move(texts)});
+  }
+  return beside;
+}
+
 std::unique_ptr<UnlabelledData> open_evaluated(TrainedRun& run, int64_t begin, bool are_others) {
   const Recipe& recipe = run.recipe();
   if (!recipe.dataset.eval) {
@@ -165,8 +178,8 @@ std::unique_ptr<UnlabelledData> open_evaluated(TrainedRun& run, int64_t begin, b
   }
   auto data = open_data(recipe.dataset.eval->sets[0].data, recipe);
   run.contract().read(*data, "dataset.eval");
-  const int64_t size = data->size();
-  auto samples = one_piece(std::move(data), {{"sample", at::arange(size, at::kLong)}}, begin);
+  auto beside = numbers_and_ids(*data);
+  auto samples = one_piece(std::move(data), std::move(beside), begin);
   const std::string taker = what_takes_a_part(recipe.dataset.eval->sets[0].data);
   if (!are_others || taker.empty()) return samples;
   std::vector<std::string> notes = {"the predictions are for the part of the data that " + taker +

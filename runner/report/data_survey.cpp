@@ -143,7 +143,7 @@ class Surveyor {
     for (const FieldInfo& field : set.info.fields) {
       if (of_texts.contains(field.name)) continue;
       if (field.name != set.info.target)
-        measures_.emplace_back(field, set.data->facts().field(field.name).names_within);
+        measures_.emplace_back(field, set.data->facts().field(field.name).number_names());
     }
     targets_are_tokens_ = of_texts.contains(set.info.target);
     const bool has_classes = labels && labels->below <= kMostClasses && !targets_are_tokens_;
@@ -168,7 +168,7 @@ class Surveyor {
     for (const FieldMeasure& measure : measures_) warnings.add_blank(found_, measure.blank());
     warnings.add(found_);
     warnings.add_copies(found_.name, copies_.names([&](const std::string& field) {
-      return set_.data->facts().field(field).names_within;
+      return set_.data->facts().field(field).number_names();
     }));
     for (const TokenMeasure& text : texts_) {
       for (const std::string& warning : text.warnings()) warnings.add_text(found_.name + ": " + warning);
@@ -297,6 +297,7 @@ DataSurvey survey_data(const LoadedRecipe& loaded, const DataSurveyOptions& opti
     warnings.add_contents(set.name, *set.data, compared);
   }
   survey.warnings = warnings.texts();
+  survey.leaks = warnings.leaks();
   return survey;
 }
 

@@ -26,6 +26,11 @@ std::string counted(size_t count, const std::string& one, const std::string& man
 
 }  // namespace
 
+void DataWarnings::add_leak(const std::string& text) {
+  texts_.push_back(text);
+  leaks_.push_back(text);
+}
+
 void DataWarnings::add(const SurveyedSet& set) {
   add_classes(set);
   add_columns(set);
@@ -62,9 +67,9 @@ void DataWarnings::add_columns(const SurveyedSet& set) {
 
 void DataWarnings::add_copies(const std::string& set, const std::vector<std::string>& names) {
   if (names.empty()) return;
-  texts_.push_back(set + ": " + counted(names.size(), "feature is", "features are") +
-                   " the label but for a factor and an offset: " + some_of(names) +
-                   "; is it known when predictions are made? If not, leave it out of features");
+  add_leak(set + ": " + counted(names.size(), "feature is", "features are") +
+           " the label but for a factor and an offset: " + some_of(names) +
+           "; is it known when predictions are made? If not, leave it out of features");
 }
 
 void DataWarnings::add_blank(const SurveyedSet& set, int64_t blank) {
@@ -97,8 +102,8 @@ void DataWarnings::add_contents(const std::string& set, const Dataset& data, con
   }
   for (const auto& [other, places] : alike) {
     if (sets_[other] == set) continue;
-    texts_.push_back(set + ": " + counted(places.size(), "sample is", "samples are") + " also in " + sets_[other] +
-                     ": " + some_of(places));
+    add_leak(set + ": " + counted(places.size(), "sample is", "samples are") + " also in " + sets_[other] + ": " +
+             some_of(places));
   }
 }
 

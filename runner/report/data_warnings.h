@@ -22,12 +22,16 @@ class DataWarnings {
   /// Samples `indices` of a set that are alike, or like one of a set before it.
   void add_contents(const std::string& set, const Dataset& data, const std::vector<int64_t>& indices);
   std::vector<std::string> texts() const { return texts_; }
+  /// Of these, what makes figures better than they will be for new data: samples of training in another set, and features
+  /// that are the target.
+  std::vector<std::string> leaks() const { return leaks_; }
 
  private:
   struct Sample {
     size_t set;
     std::string place;
   };
+  void add_leak(const std::string& text);
   void add_classes(const SurveyedSet& set);
   void add_columns(const SurveyedSet& set);
 
@@ -35,6 +39,7 @@ class DataWarnings {
   std::vector<SurveyedSet::ClassCount> trained_;  // classes of the training data
   std::unordered_map<std::string, Sample> seen_;  // the first sample of each content
   std::vector<std::string> texts_;
+  std::vector<std::string> leaks_;
 };
 
 }  // namespace trainrun

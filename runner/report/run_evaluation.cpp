@@ -220,7 +220,7 @@ class Collector {
     describe(mistake);
     const Batch::Field& input = batch.fields().at(0);
     if (texts_.empty()) mistake.input = input.tensor[row].detach().cpu().clone();
-    if (texts_.empty()) mistake.columns = facts_.field(input.name).names_within;
+    if (texts_.empty()) mistake.columns = facts_.field(input.name).number_names();
     for (const TokenMeasure& text : texts_) mistake.rows.push_back(text.row(batch, row));
     if (mistakes.size() == kMostMistakes) {
       *least = std::move(mistake);

@@ -92,6 +92,7 @@ struct DataSurvey {
   std::vector<SurveyedSet> sets;
   std::vector<std::string> contract;  // DataContract::lines: what the model will know of its data
   std::vector<std::string> warnings;  // of what is suspicious
+  std::vector<std::string> leaks;     // of these, what makes figures better than they will be for new data
 };
 
 }  // namespace trainrun

@@ -25,6 +25,20 @@ std::string checkpoint_to_go_on_from(const std::string& path) {
   return *newest;
 }
 
+bool may_go_on(const std::string& folder, const std::string& resume) {
+  if (resume != "auto") return resume != "no";
+  const auto exists = [](const fs::path& path) {
+    std::error_code unreadable;
+    return fs::exists(path, unreadable);
+  };
+  fs::path run = folder;
+  for (int number = 2; exists(run); ++number) {  // as RunFolder names those beside it
+    if (exists(run / "checkpoints/latest") && !exists(run / "summary.json")) return true;
+    run = folder + "-" + std::to_string(number);
+  }
+  return false;
+}
+
 std::string way_to_go_on(const std::string& folder) {
   std::error_code unreadable;
   const bool has_any = fs::exists(fs::path(folder) / "checkpoints/latest", unreadable);

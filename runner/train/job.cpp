@@ -73,7 +73,7 @@ void require_elementwise(const Component<OptimizerKind>& chosen, const Optimizer
 }
 
 Job::Job(const LoadedRecipe& loaded, const Options& options)
-    : recipe(loaded.recipe), quiet_(options.quiet), verbose_(options.verbose) {
+    : recipe(loaded.recipe), missing_(loaded.missing), quiet_(options.quiet), verbose_(options.verbose) {
   connect(loaded, options);
   build_data();
   build_model();
@@ -194,7 +194,7 @@ void Job::build_model() {
   model = std::make_unique<Model>(recipe, info, recipe.dataset.eval ? evaluation_info(recipe) : DatasetInfo());
   const int64_t flops_of_sample = (ShapeMode::flops() - flops_before) / kExampleBatch;
   set_num_threads(recipe.num_threads, flops_of_sample * recipe.dataloader.batch_size);
-  passed_over_ = load_initial_weights(recipe, *model);
+  passed_over_ = load_initial_weights(recipe, *model, missing_.empty());
   if (model->roles()) {
     const std::vector<std::string> of_roles = model->roles()->load();
     passed_over_.insert(passed_over_.end(), of_roles.begin(), of_roles.end());

@@ -162,6 +162,7 @@ class Job {
   std::optional<std::string> checkpoint_to_resume();
 
   std::shared_ptr<StepDivision> division_;  // of the optimizer's step; null: each rank makes the whole of it
+  std::vector<Problem> missing_;            // LoadedRecipe::missing
   bool quiet_ = false;
   bool verbose_ = false;
   std::optional<int64_t> saving_step_;            // that was saved last; it may not be on the disk yet

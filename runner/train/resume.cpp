@@ -110,6 +110,10 @@ void Job::resume() {
   continues = is_main() && folder->continues();
   from = group->share_text(from, "the checkpoint to go on from");
   continues = group->max(continues ? 1 : 0, "the checkpoint to go on from") > 0;
+  if (from.empty() && !missing_.empty()) throw RecipeError(missing_);
+  if (!missing_.empty()) {
+    spdlog::info("the initial weights are not there any more, nor needed: all weights come from the checkpoint");
+  }
   if (!from.empty()) restore(from);
   take_later_changes();
   if (is_main() && folder->continues()) {

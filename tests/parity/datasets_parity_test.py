@@ -219,7 +219,7 @@ def test_sqlite_reads_a_query_and_says_what_is_wrong(probe, tmp_path):
     database.execute("INSERT INTO b VALUES (?, 1)", [b"bytes"])
     database.commit()
     database.close()
-    assert ":1:x: is a BLOB" in error_of(probe, {"type": "SQLite", "path": str(tmp_path / "b.db"), "table": "b", "label": "label"})
+    assert ":x: holds BLOBs, which are not read" in error_of(probe, {"type": "SQLite", "path": str(tmp_path / "b.db"), "table": "b", "label": "label"})
 
 
 @pytest.mark.parametrize("columns, expected", [

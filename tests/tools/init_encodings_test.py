@@ -184,7 +184,7 @@ def bytes_read(folder, path, *words):
     return sum(int(count) for count in re.findall(r"read.* = (\d+)$", calls.read_text(), re.MULTILINE))
 
 
-def test_a_table_of_pictures_is_read_once_besides_what_checking_the_recipe_takes(tmp_path):
+def test_a_table_of_pictures_is_read_once_besides_what_checking_the_recipe_and_its_data_takes(tmp_path):
     """Beginnings of it, by which delimiters and comments are found, come to less than half of so large a table."""
     Image = pytest.importorskip("PIL.Image")
     (tmp_path / "data/pictures").mkdir(parents=True)
@@ -194,5 +194,5 @@ def test_a_table_of_pictures_is_read_once_besides_what_checking_the_recipe_takes
     table = tmp_path / "data/train.csv"
     table.write_text("image,shape,remark\n" + "\n".join(rows) + "\n")
     init = bytes_read(tmp_path, table, "init", "data", "--target", "shape")
-    checked = bytes_read(tmp_path, table, "explain", "data.yaml")
+    checked = bytes_read(tmp_path, table, "explain", "data.yaml") + bytes_read(tmp_path, table, "data", "data.yaml", "--terminal")
     assert init - checked < 1.5 * pathlib.Path(table).stat().st_size

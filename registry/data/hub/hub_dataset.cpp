@@ -88,7 +88,8 @@ class HubSource : public TableSource {
   explicit HubSource(HubDataset options) : options_(std::move(options)) {}
 
   std::unique_ptr<TableReader> open() const override {
-    return open_in_turn(found().paths, [this](const std::string& path) { return source_of(options_, path)->open(); });
+    const auto open_one = [this](const std::string& path) { return source_of(options_, path)->open(); };
+    return open_in_turn(found().paths, open_one, empty_);
   }
 
   std::string place(int64_t row_number) const override {
@@ -122,6 +123,9 @@ class HubSource : public TableSource {
       notes.push_back(files.card_path + ": what it says of the config " + files.split.config + " in " +
                       join(files.split.unread) + " is not heeded");
     }
+    if (const std::string note = empty_->note(files.paths.size()); !note.empty()) {
+      notes.push_back(options_.path + ": " + note);
+    }
     if (!files.is_listed) {
       notes.push_back(options_.path + ": the split " + files.split.split + " is read from " +
                       std::to_string(files.paths.size()) +
@@ -135,6 +139,7 @@ class HubSource : public TableSource {
   const HubFiles& found() const { return options_.found->get(options_.query()); }
 
   HubDataset options_;
+  std::shared_ptr<EmptyFiles> empty_ = std::make_shared<EmptyFiles>();
   mutable std::mutex mutex_;
   mutable std::map<std::string, std::vector<std::string>> names_;  // of the classes of columns asked for
 };

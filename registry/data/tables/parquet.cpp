@@ -25,8 +25,8 @@ class ArrowSource : public TableSource {
   explicit ArrowSource(std::string path) : path_(std::move(path)) {}
 
   std::unique_ptr<TableReader> open() const override {
-    return open_in_turn(paths(),
-                        [](const std::string& path) { return open_arrow_table(path, ObjectColumns::kRefused); });
+    const auto open_one = [](const std::string& path) { return open_arrow_table(path, ObjectColumns::kRefused); };
+    return open_in_turn(paths(), open_one, empty_);
   }
 
   std::string place(int64_t row_number) const override {
@@ -37,6 +37,10 @@ class ArrowSource : public TableSource {
   TableKind kind() const override { return TableKind::kArrow; }
   std::unique_ptr<TableSource> of_file(const std::string& path) const override {
     return std::make_unique<ArrowSource>(path);
+  }
+  std::vector<std::string> notes() const override {
+    const std::string note = empty_->note(paths().size());
+    return note.empty() ? std::vector<std::string>() : std::vector<std::string>{path_ + ": " + note};
   }
 
  private:
@@ -50,6 +54,7 @@ class ArrowSource : public TableSource {
   std::string path_;
   mutable std::mutex mutex_;
   mutable std::vector<std::string> paths_;
+  std::shared_ptr<EmptyFiles> empty_ = std::make_shared<EmptyFiles>();
 };
 
 std::unique_ptr<Dataset> Parquet::build(const DatasetInputs& inputs) const {

@@ -1,6 +1,8 @@
 #include <sqlite3.h>
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <chrono>
 
 #include "registry/data/tables/table.h"
@@ -60,16 +62,26 @@ class SqliteTable : public TableReader {
     sqlite3_progress_handler(database, kOperations, &SqliteTable::is_late, this);
     begin_waiting();
     if (options.table) check_table(*options.table);
-    const std::string query = options.query.value_or("");
-    rows_ =
-        prepare(options.query ? query : "SELECT * FROM " + identifier(options.table ? *options.table : only_table()));
+    is_table_ = !options.query;
+    query_ =
+        options.query ? *options.query : "SELECT * FROM " + identifier(options.table ? *options.table : only_table());
+    rows_ = prepare(query_);
     for (int i = 0; i < sqlite3_column_count(rows_.get()); ++i)
       names_.emplace_back(sqlite3_column_name(rows_.get(), i));
     if (names_.empty()) throw DataError(path_ + ": the query gives no columns; expected a SELECT");
     for (const std::string& name : names_) require_utf8(name, path_ + ": the name of a column");
+    are_read_.assign(names_.size(), true);
   }
 
   const std::vector<std::string>& names() const override { return names_; }
+
+  void read_only(const std::vector<size_t>& places) override {
+    are_read_.assign(names_.size(), false);
+    for (const size_t place : places) {
+      if (may_hold_blobs(place) && holds_blobs(place)) throw DataError(blob_fault(place));
+      are_read_[place] = true;
+    }
+  }
 
   bool next(std::vector<Cell>& row) override {
     begin_waiting();
@@ -82,12 +94,22 @@ class SqliteTable : public TableReader {
     }
     if (code != SQLITE_ROW) fail();
     row.assign(names_.size(), Cell());
-    for (size_t i = 0; i < row.size(); ++i) read_cell(static_cast<int>(i), row[i]);
+    for (size_t i = 0; i < row.size(); ++i) {
+      if (are_read_[i]) read_cell(i, row[i]);
+    }
     return true;
   }
 
   int64_t row_number() const override { return number_; }
 
+  /// Where no recipe says which.
+  std::string only_table() const {
+    const std::vector<std::string> names = tables();
+    if (names.size() == 1) return names[0];
+    throw DataError(path_ + (names.empty() ? ": has no table"
+                                           : ": has several tables (" + join(names) +
+                                                 "); put the one to read into a file of its own"));
+  }
   std::vector<std::string> tables() const {
     const Statement list = prepare(
         "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' "
@@ -126,21 +148,37 @@ class SqliteTable : public TableReader {
     return result;
   }
 
-  /// Where no recipe says which.
-  std::string only_table() const {
-    const std::vector<std::string> names = tables();
-    if (names.size() == 1) return names[0];
-    throw DataError(path_ + (names.empty() ? ": has no table"
-                                           : ": has several tables (" + join(names) +
-                                                 "); put the one to read into a file of its own"));
-  }
   void check_table(const std::string& table) const {
     const std::vector<std::string> names = tables();
     if (std::find(names.begin(), names.end(), table) != names.end()) return;
     throw DataError(path_ + ": there is no table '" + table + "'" + suggestion(table, names));
   }
 
-  void read_cell(int column, Cell& cell) const {
+  /// Whether the type that is declared lets values be what they are, as BLOB does: of other types they are hardly ever
+  /// BLOBs. What a query computes has no type, and is not looked at, since it would be computed once more.
+  bool may_hold_blobs(size_t index) const {
+    const char* declared = sqlite3_column_decltype(rows_.get(), static_cast<int>(index));
+    std::string type = declared ? declared : "";
+    std::ranges::transform(type, type.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    if (!is_table_) return type.find("BLOB") != std::string::npos;
+    constexpr std::array kPlain = {"INT", "CHAR", "CLOB", "TEXT", "REAL", "FLOA", "DOUB", "NUM", "DEC", "DATE", "BOOL"};
+    return std::ranges::none_of(kPlain, [&](const char* word) { return type.find(word) != std::string::npos; });
+  }
+  /// By the first rows.
+  bool holds_blobs(size_t index) {
+    begin_waiting();
+    const Statement found = prepare("SELECT 1 FROM (SELECT typeof(" + identifier(names_[index]) + ") AS kind FROM (" +
+                                    query_ + ") LIMIT 1000) WHERE kind = 'blob' LIMIT 1");
+    return sqlite3_step(found.get()) == SQLITE_ROW;  // what fails here fails again as the rows are read
+  }
+  std::string blob_fault(size_t index) const {
+    return place() + ":" + names_[index] +
+           ": holds BLOBs, which are not read; write what is needed of them as columns of plain values, or leave this "
+           "column out, such as by listing the others in features";
+  }
+
+  void read_cell(size_t index, Cell& cell) const {
+    const auto column = static_cast<int>(index);
     switch (sqlite3_column_type(rows_.get(), column)) {
       case SQLITE_NULL:
         return;
@@ -156,11 +194,10 @@ class SqliteTable : public TableReader {
         cell.kind = Cell::Kind::kText;
         cell.text.assign(reinterpret_cast<const char*>(sqlite3_column_text(rows_.get(), column)),
                          static_cast<size_t>(sqlite3_column_bytes(rows_.get(), column)));
-        require_utf8(cell.text, place() + ":" + names_[static_cast<size_t>(column)]);
+        require_utf8(cell.text, place() + ":" + names_[index]);
         return;
       default:
-        throw DataError(path_ + ":" + std::to_string(number_) + ":" + names_[static_cast<size_t>(column)] +
-                        ": is a BLOB, which is not read");
+        throw DataError(blob_fault(index));
     }
   }
 
@@ -169,7 +206,10 @@ class SqliteTable : public TableReader {
   std::chrono::steady_clock::time_point asked_;  // for the row that is waited for
   std::unique_ptr<sqlite3, int (*)(sqlite3*)> database_;
   Statement rows_;
+  std::string query_;      // that gives them
+  bool is_table_ = false;  // they are all of a table or view
   std::vector<std::string> names_;
+  std::vector<bool> are_read_;  // of these columns
   int64_t number_ = 0;
 };
 
@@ -210,6 +250,13 @@ std::unique_ptr<Dataset> Sqlite::build(const DatasetInputs& inputs) const {
 }  // namespace
 
 std::unique_ptr<TableSource> sqlite_source(const std::string& path) { return SqliteSource(Sqlite()).of_file(path); }
+
+std::string only_sqlite_table(const std::string& path) {
+  Sqlite any;
+  any.path = path;
+  any.query = "SELECT 1";
+  return SqliteTable(any).only_table();
+}
 
 void add_sqlite(DatasetRegistry& datasets) {
   datasets.add<Sqlite>("SQLite", "rows of a table or a query of an SQLite file: columns as features, one as label");

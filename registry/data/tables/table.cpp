@@ -15,7 +15,6 @@
 #include "registry/kinds/dataset_facts.h"
 
 namespace trainrun {
-
 namespace {
 
 using nlohmann::json;
@@ -48,9 +47,8 @@ class TableDataset : public TensorDataset {
       std::vector<int64_t> shape = column.shape;
       if (column.is_sequence()) shape.insert(shape.begin(), *column.max_length);  // at most
       info.fields.push_back({name, shape, number ? at::kFloat : at::kLong, categories});
-      if (column.is_sequence()) {
-        info.fields.push_back({mask_name(name), {*column.max_length}, at::kLong, std::nullopt});
-      }
+      if (!column.is_sequence()) continue;
+      info.fields.push_back({mask_name(name), {*column.max_length}, at::kLong, std::nullopt});
     }
     if (num_features > 0)
       info.fields.insert(info.fields.begin(), {"features", {num_features}, at::kFloat, std::nullopt});
@@ -100,7 +98,6 @@ class TableDataset : public TensorDataset {
   }
 
   int64_t size() const override { return rows_.size(); }
-
   Batch get(const at::Tensor& indices) const override {
     if (!columns_.empty()) throw Error(options_.path + ": its training samples have not been learnt from yet");
     Batch batch = TensorDataset::get(indices);
@@ -121,7 +118,6 @@ class TableDataset : public TensorDataset {
   }
 
   json learnt() const override { return learnt_; }
-
   void set_learnt(const json& state) override {
     if (columns_.empty()) return;
     try {
@@ -174,27 +170,31 @@ class TableDataset : public TensorDataset {
     }
     return nullptr;
   }
-  /// The column of each number in `features`, also before the rows are read.
-  std::vector<std::string> feature_names() const {
+  /// Also before the rows are read.
+  FeatureNames feature_names() const {
     if (columns_.empty() && rows_.size() > 0) return feature_names_;
-    std::vector<std::string> columns;
+    FeatureNames found;
     const std::vector<std::string> names = source_->open()->names();
     const std::vector<size_t> places = select_columns(names);
     for (size_t i = 0; i + num_labels() < places.size(); ++i) {
       const ColumnOptions column = options().column(names[places[i]]);
-      if (column.is_feature()) columns.insert(columns.end(), static_cast<size_t>(column.width()), names[places[i]]);
+      if (column.is_feature()) found.add(names[places[i]], column);
     }
-    return columns;
+    return found;
   }
   FieldFacts facts_of_field(const std::string& name) const {
     FieldFacts field;
-    if (name == "features") field.names_within = feature_names();
+    if (name == "features") feature_names().name(field);
     if (const RaggedRows* rows = sequence_of(name)) {
       const bool is_mask =
           std::none_of(sequences_.begin(), sequences_.end(), [&](const auto& one) { return one.first == name; });
       field.padding = is_mask ? 0 : static_cast<int64_t>(rows->padding);
     }
-    if (name != "label") return field;
+    if (name != "label") {
+      const ColumnOptions column = options().column(name);
+      if (column.is_category() && !column.is_feature()) field.class_names = categories_of(name, column);
+      return field;
+    }
     if (options_.has_several_labels()) field.names_within = options_.labels();
     if (field.names_within.empty()) field.called = options_.labels()[0];
     field.class_names = class_names();
@@ -242,16 +242,18 @@ class TableDataset : public TensorDataset {
     const bool are_numbers = options_.is_classification() && !options_.num_classes && !options_.infers();
     return are_numbers ? "columns: {" + yaml_text(options_.labels()[0]) + ": category}" : "";
   }
+  /// As the recipe lists them, or else as they are learnt: empty until then.
+  std::vector<std::string> categories_of(const std::string& name, const ColumnOptions& column) const {
+    if (column.categories) return *column.categories;
+    const json own = learnt_.is_object() ? learnt_.value(name, json::object()) : json::object();
+    return own.value("categories", std::vector<std::string>());
+  }
   std::vector<std::string> class_names() const {
     if (!options_.is_classification()) return {};
     const std::string name = options_.labels()[0];
     const ColumnOptions label = options().column(name);
-    if (label.categories) return *label.categories;
-    if (label.is_category()) {
-      const json own = learnt_.is_object() ? learnt_.value(name, json::object()) : json::object();
-      return own.value("categories", std::vector<std::string>());
-    }
-    std::vector<std::string> names = label.is_boolean() ? label_words_ : source_->class_names(name);
+    if (label.categories || label.is_category()) return categories_of(name, label);
+    const std::vector<std::string> names = label.is_boolean() ? label_words_ : source_->class_names(name);
     const bool are_all = !options().num_classes || *options().num_classes == static_cast<int64_t>(names.size());
     return are_all ? names : std::vector<std::string>();
   }
@@ -360,8 +362,7 @@ class TableDataset : public TensorDataset {
 
   std::vector<Column> make_columns(const std::vector<size_t>& places, const std::vector<std::string>& names) const {
     std::vector<Column> columns;
-    for (const size_t place : places)
-      columns.push_back(make_column(names[place], place, options().column(names[place])));
+    for (const size_t at : places) columns.push_back(make_column(names[at], at, options().column(names[at])));
     return columns;
   }
 
@@ -426,7 +427,7 @@ class TableDataset : public TensorDataset {
   mutable std::shared_ptr<const InferredTable> inferred_;
   std::unique_ptr<TableSource> source_;
   DatasetInputs inputs_;
-  std::vector<std::string> feature_names_;
+  FeatureNames feature_names_;
   TablePlaces rows_;
   std::vector<Column> columns_;  // the labels last; empty once the fields are made
   std::vector<std::pair<std::string, RaggedRows>> sequences_;

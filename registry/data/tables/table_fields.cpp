@@ -11,6 +11,7 @@
 
 #include "registry/data/tables/table_inference.h"
 #include "registry/data/tables/value_names.h"
+#include "registry/kinds/dataset_facts.h"
 #include "registry/language/text_forms.h"
 
 namespace trainrun {
@@ -49,10 +50,10 @@ void make_features(const std::vector<Column>& columns, int64_t rows, const RowPl
     if (!column.options.is_feature()) continue;
     chosen.push_back(&column);
     is_wide = is_wide || column.numbers.is_wide();
-    made.feature_names.insert(made.feature_names.end(), static_cast<size_t>(column.options.width()), column.name);
+    made.feature_names.add(column.name, column.options);
   }
   if (chosen.empty()) return;
-  const auto width = static_cast<int64_t>(made.feature_names.size());
+  const auto width = static_cast<int64_t>(made.feature_names.within.size());
   at::Tensor features = at::zeros({rows, width}, is_wide ? at::kDouble : at::kFloat);
   is_wide ? fill_all<double>(chosen, features, place) : fill_all<float>(chosen, features, place);
   made.fields.emplace_back("features", features);
@@ -72,6 +73,20 @@ std::string class_fault(const Column& label, const std::string& name) {
 }
 
 }  // namespace
+
+void FeatureNames::add(const std::string& column, const ColumnOptions& options) {
+  within.insert(within.end(), static_cast<size_t>(options.width()), column);
+  if (!options.is_category()) {
+    one_hot.push_back(column);
+    return;
+  }
+  for (const std::string& category : *options.categories) one_hot.push_back(column + "=" + category);
+}
+
+void FeatureNames::name(FieldFacts& field) const {
+  field.names_within = within;
+  if (one_hot != within) field.one_hot_names = one_hot;
+}
 
 at::Tensor integers_in(const std::vector<int64_t>& integers, const std::vector<int64_t>& shape) {
   at::Tensor tensor = at::empty(shape, at::kLong);

@@ -12,6 +12,8 @@
 
 namespace trainrun {
 
+struct FieldFacts;
+
 /// Values of a column that are none of its categories, which the recipe allows.
 struct UnknownCategories {
   std::string column;
@@ -21,10 +23,20 @@ struct UnknownCategories {
 /// "city: 3 values are none of the training data's categories, such as 'Bern'; …"
 std::string text_of(const UnknownCategories& unknown);
 
+/// What the numbers in `features` are called.
+struct FeatureNames {
+  std::vector<std::string> within;   // FieldFacts::names_within
+  std::vector<std::string> one_hot;  // FieldFacts::one_hot_names, here for each number
+
+  void add(const std::string& column, const ColumnOptions& options);
+  /// Names the numbers of the field.
+  void name(FieldFacts& field) const;
+};
+
 /// The fields that a table's columns make.
 struct TableFields {
   std::vector<std::pair<std::string, at::Tensor>> fields;  // [rows, …]; `features` first, if there is such a column
-  std::vector<std::string> feature_names;                  // of the numbers in `features`
+  FeatureNames feature_names;
   std::vector<std::pair<std::string, RaggedRows>> sequences;
   std::vector<UnknownCategories> unknown;
 };

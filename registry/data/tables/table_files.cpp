@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "registry/data/path_patterns.h"
 #include "registry/language/error.h"
 
 namespace trainrun {
@@ -13,7 +14,8 @@ class FilesInOrder : public TableReader {
  public:
   using Open = std::function<std::unique_ptr<TableReader>(const std::string& path)>;
 
-  FilesInOrder(std::vector<std::string> paths, Open open) : paths_(std::move(paths)), open_(std::move(open)) {
+  FilesInOrder(std::vector<std::string> paths, Open open, std::shared_ptr<EmptyFiles> empty)
+      : paths_(std::move(paths)), open_(std::move(open)), empty_(std::move(empty)) {
     open_file();
     names_ = reader_->names();
   }
@@ -27,11 +29,13 @@ class FilesInOrder : public TableReader {
 
   bool next(std::vector<Cell>& row) override {
     while (!reader_->next(is_alike_ ? row : row_)) {
+      if (!has_rows_ && empty_) empty_->add(paths_[file_]);
       if (file_ + 1 == paths_.size()) return false;
       ++file_;
       open_file();
       find_columns();
     }
+    has_rows_ = true;
     if (is_alike_) return true;
     row.resize(names_.size());
     for (size_t i = 0; i < wanted_.size(); ++i) std::swap(row[wanted_[i]], row_[places_[i]]);
@@ -41,7 +45,10 @@ class FilesInOrder : public TableReader {
   int64_t row_number() const override { return (static_cast<int64_t>(file_) << kRowBits) + reader_->row_number(); }
 
  private:
-  void open_file() { reader_ = open_(paths_[file_]); }
+  void open_file() {
+    reader_ = open_(paths_[file_]);
+    has_rows_ = false;
+  }
 
   void find_columns() {
     if (wanted_.empty()) {
@@ -63,7 +70,9 @@ class FilesInOrder : public TableReader {
 
   std::vector<std::string> paths_;
   Open open_;
+  std::shared_ptr<EmptyFiles> empty_;
   size_t file_ = 0;
+  bool has_rows_ = false;                // this file has some
   std::unique_ptr<TableReader> reader_;  // of this file
   std::vector<std::string> names_;       // of the first one's columns
   std::vector<size_t> wanted_;           // of them
@@ -74,8 +83,19 @@ class FilesInOrder : public TableReader {
 
 }  // namespace
 
-std::unique_ptr<TableReader> open_in_turn(std::vector<std::string> paths, FilesInOrder::Open open) {
-  return std::make_unique<FilesInOrder>(std::move(paths), std::move(open));
+void EmptyFiles::add(const std::string& path) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (std::ranges::find(paths_, path) == paths_.end()) paths_.push_back(path);
+}
+
+std::string EmptyFiles::note(size_t num_files) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return note_on_empty_files(paths_, num_files, "rows");
+}
+
+std::unique_ptr<TableReader> open_in_turn(std::vector<std::string> paths, FilesInOrder::Open open,
+                                          std::shared_ptr<EmptyFiles> empty) {
+  return std::make_unique<FilesInOrder>(std::move(paths), std::move(open), std::move(empty));
 }
 
 std::pair<size_t, int64_t> row_in_files(int64_t row_number) {

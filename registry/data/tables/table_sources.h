@@ -23,6 +23,8 @@ std::unique_ptr<TableSource> jsonl_source(const std::string& path);
 std::unique_ptr<TableSource> arrow_source(const std::string& path);
 /// Of an SQLite file's only table.
 std::unique_ptr<TableSource> sqlite_source(const std::string& path);
+/// The name of that table. Throws DataError where the file has none, or several.
+std::string only_sqlite_table(const std::string& path);
 
 /// Opens a file of whatever kind its first bytes say it is: as `own` reads its file where it is of that kind. `column`:
 /// one that it must have.

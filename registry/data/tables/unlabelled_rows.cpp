@@ -6,6 +6,7 @@
 #include <iterator>
 #include <set>
 
+#include "registry/data/path_patterns.h"
 #include "registry/language/error.h"
 #include "registry/language/text_forms.h"
 
@@ -108,17 +109,22 @@ std::optional<UnlabelledData::Piece> UnlabelledRows::next() {
 bool UnlabelledRows::next_row(bool is_read) {
   while (reader_) {
     try {
-      if (reader_->next(row_)) break;
+      if (reader_->next(row_)) {
+        has_rows_ = true;
+        break;
+      }
     } catch (const ReadError&) {
       throw;
     } catch (const DataError& error) {
       const bool gets_on = reader_->row_number() != last_broken_;
       if (!source_.broken || !gets_on) throw;
       last_broken_ = reader_->row_number();
+      has_rows_ = true;
       if (is_read) source_.broken(error.what());
       return true;
     }
     reader_.reset();  // which may not be asked again
+    if (!has_rows_) empty_.push_back(source_.paths[file_]);
     if (file_ + 1 < files_.size()) open_file(file_ + 1);
   }
   if (reader_ && is_read) take_row();
@@ -159,6 +165,7 @@ void UnlabelledRows::take_row() {
 void UnlabelledRows::open_file(size_t number) {
   file_ = number;
   last_broken_ = -1;
+  has_rows_ = false;
   const TableSource& file = *files_[number];
   reader_ = file.open();
   const Names& names = reader_->names();
@@ -186,6 +193,7 @@ std::vector<std::string> UnlabelledRows::notes_of_files() const {
   for (const auto& file : files_) {
     for (std::string& note : file->notes()) notes.push_back(std::move(note));
   }
+  if (const std::string note = note_on_empty_files(empty_, files_.size(), "rows"); !note.empty()) notes.push_back(note);
   if (!unreadable_.empty()) {
     notes.push_back(source_.paths[0] + ": holds values of types that are not read in " +
                     join_first(unreadable_, kMostNames, LeftOut::kCount) +

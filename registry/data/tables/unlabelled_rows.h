@@ -66,6 +66,8 @@ class UnlabelledRows : public UnlabelledData {
   std::vector<Cell> row_;
   std::vector<size_t> read_places_;
   int64_t last_broken_ = -1;
+  bool has_rows_ = false;           // the file has some
+  std::vector<std::string> empty_;  // files that have none
   bool has_begun_ = false;
   bool has_ids_ = false;
   bool are_texts_ = true;  // all files are delimited text

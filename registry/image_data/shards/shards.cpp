@@ -121,6 +121,7 @@ class ShardsDataset : public ImageSamples {
         labels.push_back(sample.label);
       }
     }
+    add_empty(indices, listing);
     if (labels.empty()) throw DataError("Shards: " + listing.archives[0] + ": holds no samples");
     listing.num_classes = options_.num_classes.value_or(*std::max_element(labels.begin(), labels.end()) + 1);
     listing.labels = at::tensor(labels, at::kLong);
@@ -138,6 +139,14 @@ class ShardsDataset : public ImageSamples {
   }
 
  private:
+  static void add_empty(const std::vector<std::vector<ShardSample>>& indices, Listing& listing) {
+    std::vector<std::string> empty;
+    for (size_t i = 0; i < indices.size(); ++i) {
+      if (indices[i].empty()) empty.push_back(listing.archives[i]);
+    }
+    const std::string note = note_on_empty_files(empty, indices.size(), "samples");
+    if (!note.empty()) listing.passed_over += (listing.passed_over.empty() ? "" : "; ") + note;
+  }
   /// Of each shard; several at a time.
   std::vector<std::vector<ShardSample>> read_indices(const std::vector<std::string>& paths,
                                                      PassedOver& passed_over) const {

@@ -5,9 +5,13 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
+#include <filesystem>
 #include <map>
+#include <set>
 
+#include "registry/components/adapters/peft_folder.h"
 #include "registry/graph/flatten.h"
 #include "registry/kinds/adapter.h"
 #include "runner/interop/python/expression.h"
@@ -75,6 +79,13 @@ constexpr const char* kAddAdapters = R"(def add_adapters(net):
         parameter.requires_grad = "lora_" in name
 )";
 
+constexpr const char* kLoadAdapters = R"(def load_adapters(net, path):
+    """Begins with the adapters of a file that peft wrote."""
+    tensors = {OWN: tensor for name, tensor in load_file(path).items()}
+    if unknown := net.load_state_dict(tensors, strict=False).unexpected_keys:
+        raise ValueError(f"{path} has adapters of other layers: {unknown}")
+)";
+
 /// What a plain name chooses, as a regular expression: layers that are called so.
 std::string expression_for(const NamePattern& one, const std::vector<AdaptedLayer>& layers) {
   const bool is_plain = std::all_of(one.text.begin(), one.text.end(),
@@ -94,21 +105,89 @@ class AdapterWriter {
   std::vector<std::string> write() {
     check();
     file_.import("import re");
-    std::string patterns;
-    for (const NamePattern& one : adapters_.common.target)
-      patterns += (patterns.empty() ? "" : "|") + expression_for(one, own_.layers());
-    file_.constant("ADAPTED", pattern(patterns), "names of layers");
+    file_.constant("ADAPTED", pattern(adapters_.common.weights ? names_of_layers() : patterns_of_target()),
+                   "names of layers");
     write_layer();
     write_choice();
-    return {"add_adapters(net)"};
+    std::vector<std::string> lines = {"add_adapters(net)"};
+    if (adapters_.common.weights) lines.push_back(write_folder(*adapters_.common.weights));
+    return lines;
   }
 
  private:
   void refuse(const std::string& message) const { file_.refuse(adapters_.place, adapters_.path, message); }
 
+  std::string patterns_of_target() const {
+    std::string patterns;
+    for (const NamePattern& one : adapters_.common.target)
+      patterns += (patterns.empty() ? "" : "|") + expression_for(one, own_.layers());
+    return patterns;
+  }
+  /// All of them, by their last names where no other layer has these.
+  std::string names_of_layers() const {
+    std::set<std::string> last_names;
+    for (const AdaptedLayer& layer : own_.layers()) last_names.insert(layer.name.substr(layer.name.rfind('.') + 1));
+    const bool are_all = std::ranges::all_of(flatten(base_.graph()).layers, [&](const FlatLayer& layer) {
+      const std::string last = layer.name.substr(layer.name.rfind('.') + 1);
+      return !layer.is_leaf() || !last_names.contains(last) || is_adapted(layer.name);
+    });
+    std::string patterns;
+    for (const std::string& name : last_names) patterns += (patterns.empty() ? "" : "|") + name;
+    if (are_all) return R"((^|\.)()" + patterns + ")$";
+    patterns.clear();
+    for (const AdaptedLayer& layer : own_.layers()) {
+      patterns += (patterns.empty() ? "" : "|") + replaced(layer.name, ".", R"(\.)");
+    }
+    return "^(" + patterns + ")$";
+  }
+
+  /// Adds what loads the adapters of a folder, and returns the statement that does it.
+  std::string write_folder(const std::string& folder) const {
+    const PeftFolder saved(folder);
+    constexpr const char* kFile = "/adapter_model.safetensors";
+    const bool is_safe = std::filesystem::exists(folder + kFile);
+    const bool are_factors = std::ranges::all_of(saved.tensors(), [](const auto& tensor) {
+      return tensor.first.ends_with(".lora_A.weight") || tensor.first.ends_with(".lora_B.weight");
+    });
+    if (!is_safe || !are_factors || !own_.saved_modules().empty()) {
+      refuse(
+          "of a folder of adapters, adapter_model.safetensors with the two factors of each layer is written, and no "
+          "other weight (modules_to_save, embeddings); leave weights out, and name their layers");
+      return "";
+    }
+    file_.constant("ADAPTERS", quoted(folder + kFile));
+    file_.define("load_adapters", replaced(kLoadAdapters, "OWN", own_name(saved.tensors()[0].first)));
+    return "load_adapters(net, ADAPTERS)";
+  }
+  /// An expression of what the model calls a tensor `name` of the folder, of which `first` is one without peft's prefix.
+  std::string own_name(const std::string& first) const {
+    std::string text = "name.removeprefix(\"base_model.model.\")";
+    const std::string layer = first.substr(0, first.find(".lora_"));
+    for (const AdaptedLayer& own : own_.layers()) {
+      if (own.name == layer) return text;
+    }
+    for (const AdaptedLayer& own : own_.layers()) {
+      if (own.name.ends_with("." + layer)) {
+        return quoted(own.name.substr(0, own.name.size() - layer.size())) + " + " + text;
+      }
+      if (layer.ends_with("." + own.name)) {
+        return text + ".removeprefix(" + quoted(layer.substr(0, layer.size() - own.name.size())) + ")";
+      }
+    }
+    refuse("the names in the folder of adapters are not those of the layers; leave weights out");
+    return text;
+  }
+
   void check() const {
-    if (adapters_.common.weights)
-      refuse("adapters that begin with those of a folder are not written; leave weights out, and name their layers");
+    for (const AdaptedLayer& layer : own_.layers()) {
+      const bool is_alike = std::ranges::all_of(
+          std::array{"r", "lora_alpha", "lora_dropout", "use_rslora"},
+          [&](const char* key) { return layer.adapter.config.at(key) == own_.layers().at(0).adapter.config.at(key); });
+      if (is_alike) continue;
+      refuse("LoRA of one rank and scale is written, and that of " + layer.name + " is another than that of " +
+             own_.layers().at(0).name);
+      return;
+    }
     for (const AdaptedLayer& layer : own_.layers()) {
       const bool is_rows = layer.adapter.parameters.at(0).first.find("embedding") != std::string::npos;
       if (is_rows || layer.adapter.config.value("fan_in_fan_out", false)) {

@@ -26,6 +26,7 @@ const std::map<std::string, WriteData>& data_writers() {
                                                          {"SegmentationFolder", segmentation_data},
                                                          {"OxfordIIITPet", pets_data},
                                                          {"MRPC", mrpc_data},
+                                                         {"TextClassification", text_classification_data},
                                                          {"Chat", chat_data},
                                                          {"PreferencePairs", preference_data}};
   return table;
@@ -62,6 +63,9 @@ Data write_data(const Recipe& recipe, const std::vector<std::string>& fields, So
       file.refuse(eval->place, eval->path, "training and evaluation data of different types are not written");
       return {};
     }
+  }
+  if (recipe.dataset.fold && train.type != "CSV") {
+    file.refuse(train.place, "dataset.fold", "folds are written for data of type CSV alone");
   }
   const auto writer = data_writers().find(train.type);
   if (writer == data_writers().end()) {

@@ -18,6 +18,8 @@ struct Data {
   bool is_tensors = true;
   /// Fields whose pixels are bytes, to be divided by 255.
   std::set<std::string> bytes;
+  /// Fields with float64, which are float32 behind the transforms of both sets.
+  std::set<std::string> wide;
   /// Fields whose images trainrun keeps pixel by pixel (channels last), for speed; batches of the program are the same.
   std::set<std::string> by_pixel;
   /// Further arguments of a DataLoader: ", collate_fn=collate".
@@ -57,6 +59,7 @@ Data image_folder_data(const DataSource& source);
 Data segmentation_data(const DataSource& source);
 Data pets_data(const DataSource& source);
 Data mrpc_data(const DataSource& source);
+Data text_classification_data(const DataSource& source);
 Data chat_data(const DataSource& source);
 Data preference_data(const DataSource& source);
 

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "runner/interop/python/options.h"
+#include "runner/interop/python/rate_factors.h"
 
 namespace trainrun::python {
 namespace {
@@ -42,36 +43,40 @@ constexpr const char* kParameterGroups = R"(def parameter_groups(parameters, rul
     return [group for group in groups if group["params"]]
 )";
 
-std::string groups_of(const Component<OptimizerKind>& optimizer, const std::string& parameters, SourceFile& file) {
+/// Adds the recipe's param_groups to the file; false: it has none.
+bool write_rules(const Component<OptimizerKind>& optimizer, SourceFile& file) {
   const Value* groups = optimizer.written.find("param_groups");
-  if (!groups || groups->items().empty()) return "";
-  file.import("import re");
-  file.define("parameter_groups", kParameterGroups);
+  if (!groups || groups->items().empty()) return false;
   std::string rules;
   for (const Value& group : groups->items()) {
     const Value* match = group.find("match");
     rules += "    (" + pattern(match ? match->text() : "") + ", " + arguments_of(group) + "),\n";
   }
   file.constant("PARAMETER_GROUPS", "[\n" + rules + "]");
-  return "parameter_groups(" + parameters + ", PARAMETER_GROUPS)";
+  return true;
 }
 
-/// `parameters`: named ones, as an expression.
-std::string optimizer_of(const Component<OptimizerKind>& optimizer, const std::string& named, const std::string& plain,
-                         SourceFile& file) {
+/// What the optimizer gets of the network.
+std::string parameters_of(const Recipe& recipe, bool has_factors, SourceFile& file) {
+  const bool has_rules = write_rules(recipe.optimizer, file);
+  if (has_factors) return groups_with_rate_factors(recipe, has_rules ? "PARAMETER_GROUPS" : "[]", file);
+  if (!has_rules) return "net.parameters()";
+  file.import("import re");
+  file.define("parameter_groups", kParameterGroups);
+  return "parameter_groups(net.named_parameters(), PARAMETER_GROUPS)";
+}
+
+std::string optimizer_of(const Recipe& recipe, bool has_factors, SourceFile& file) {
+  const auto& optimizer = recipe.optimizer;
   if (!torch_optimizers().contains(optimizer.type)) {
     file.refuse(optimizer.place, optimizer.path,
                 "torch.optim has no " + optimizer.type + "; use one that it has, such as AdamW");
   }
-  for (const char* key : {"state_dtype", "layer_decay"}) {
-    if (const Value* value = optimizer.written.find(key)) {
-      file.refuse(value->place(), optimizer.path + "." + key,
-                  std::string("torch.optim has no ") + key + "; leave it out");
-    }
+  if (const Value* value = optimizer.written.find("state_dtype")) {
+    file.refuse(value->place(), optimizer.path + ".state_dtype", "torch.optim has no state_dtype; leave it out");
   }
-  const std::string groups = groups_of(optimizer, named, file);
-  auto options = written_options(optimizer, {"param_groups", "state_dtype", "layer_decay"});
-  return "torch.optim." + optimizer.type + "(" + (groups.empty() ? plain : groups) + further(options) +
+  const auto options = written_options(optimizer, {"param_groups", "state_dtype", "layer_decay"});
+  return "torch.optim." + optimizer.type + "(" + parameters_of(recipe, has_factors, file) + further(options) +
          fused(optimizer.type) + ")";
 }
 
@@ -79,11 +84,11 @@ void add_optimizers(const Recipe& recipe, Optimization& result, SourceFile& file
   const auto& optimizer = recipe.optimizer;
   result.evaluates_again = optimizer.type == "LBFGS";
   if (optimizer.type != "ChainedOptimizer") {
-    result.statements.push_back("optimizer = " +
-                                optimizer_of(optimizer, "net.named_parameters()", "net.parameters()", file));
+    result.statements.push_back("optimizer = " + optimizer_of(recipe, result.has_factors, file));
     result.optimizers = {"optimizer"};
     return;
   }
+  if (result.has_factors) groups_with_rate_factors(recipe, "[]", file);  // which refuses them
   const Value* parts = optimizer.written.find("optimizers");
   file.import("import re");
   std::vector<std::string> patterns;
@@ -185,6 +190,19 @@ std::string with_warmup(const ScheduleComponent& scheduler, const std::string& o
   return "LambdaLR(" + optimizer + ", lambda step: " + name + "(step, " + warmup + ", " + total + "))";
 }
 
+constexpr const char* kAlongLines = R"(def factor_at(when):
+    """What the rate is multiplied by: along straight lines from one of POINTS to the next."""
+    for (begin, first), (end, last) in itertools.pairwise(POINTS):
+        if begin <= when < end:
+            return first + (last - first) * (when - begin) / (end - begin)
+    return POINTS[0][1] if when < POINTS[0][0] else POINTS[-1][1]
+)";
+
+constexpr const char* kInSteps = R"(def factor_at(when):
+    """What the rate is multiplied by: the factor of the last of POINTS that is not later."""
+    return next((factor for begin, factor in reversed(POINTS) if begin <= when), POINTS[0][1])
+)";
+
 class ScheduleWriter {
  public:
   ScheduleWriter(Optimization& result, SourceFile& file) : result_(result), file_(file) {}
@@ -206,6 +224,7 @@ class ScheduleWriter {
       return "SequentialLR(\n    " + optimizer + ",\n    [\n        " + parts + ",\n    ],\n    milestones=[" +
              milestones + "],\n)";
     }
+    refuse_absolute_rates(written, name, type->place(), path);
     if (!torch_schedulers().contains(name)) {
       file_.refuse(type->place(), path, "torch.optim.lr_scheduler has no " + name + "; use one that it has");
       return "";
@@ -230,6 +249,7 @@ class ScheduleWriter {
   }
 
   std::string write_whole(const ScheduleComponent& scheduler, const std::string& optimizer) {
+    if (scheduler.type == "Piecewise") return piecewise(scheduler, optimizer);
     const std::string total = result_.by_epoch ? "total_epochs" : "total_steps";
     if (factors().contains(scheduler.type)) {
       import("LambdaLR");
@@ -244,6 +264,30 @@ class ScheduleWriter {
   }
 
  private:
+  /// Rates that a schedule has from the recipe, and not by a factor, would be the same for all layers.
+  void refuse_absolute_rates(const Value& written, const std::string& name, const Place& place,
+                             const std::string& path) const {
+    const Value* least = written.is_map() ? written.find("eta_min") : nullptr;
+    const bool is_absolute = name == "OneCycleLR" || name == "CyclicLR" ||
+                             (least && least->is_scalar() && parse_number(least->text()).value_or(0) != 0);
+    if (!result_.has_factors || !is_absolute) return;
+    file_.refuse(place, path,
+                 name + (least ? " with eta_min" : "") +
+                     " is not written beside layer_decay or layers with an lr_scale, since it sets rates itself; use a "
+                     "schedule of factors, such as CosineWithWarmup");
+  }
+  std::string piecewise(const ScheduleComponent& scheduler, const std::string& optimizer) {
+    const bool is_constant = scheduler.attributes.at("interpolation") == "constant";
+    std::string points;
+    for (const json& point : scheduler.attributes.at("points")) {
+      points += (points.empty() ? "" : ", ") + ("(" + point.at(0).dump() + ", " + point.at(1).dump() + ")");
+    }
+    file_.constant("POINTS", "[" + points + "]", result_.by_epoch ? "epoch, factor" : "step, factor");
+    if (!is_constant) file_.import("import itertools");
+    file_.define("factor_at", is_constant ? kInSteps : kAlongLines);
+    import("LambdaLR");
+    return "LambdaLR(" + optimizer + ", factor_at)";
+  }
   void import(const std::string& name) { file_.import("from torch.optim.lr_scheduler import " + name); }
 
   Optimization& result_;
@@ -254,6 +298,7 @@ class ScheduleWriter {
 
 Optimization write_optimization(const Recipe& recipe, SourceFile& file) {
   Optimization result;
+  result.has_factors = has_rate_factors(recipe);
   add_optimizers(recipe, result, file);
   if (!recipe.scheduler) return result;
   result.by_epoch = recipe.scheduler->common.interval == Interval::kEpoch;

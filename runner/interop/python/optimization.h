@@ -15,6 +15,7 @@ struct Optimization {
   std::vector<std::string> schedulers;  // the variables; of as many optimizers, or none
   bool by_epoch = false;                // schedulers go on by epochs, not by steps
   bool evaluates_again = false;         // an optimizer wants a closure
+  bool has_factors = false;             // layers have rates of their own
   bool needs_total = false;             // they read `total_steps`, or `total_epochs` where they go on by epochs
 };
 

@@ -5,6 +5,8 @@
 
 #include "runner/interop/python/data.h"
 #include "runner/interop/python/expression.h"
+#include "runner/interop/python/parts.h"
+#include "runner/interop/python/table_columns.h"
 
 // Rows of a table, arrays of a file, and windows over rows, as tensors.
 
@@ -13,14 +15,6 @@ namespace {
 
 using nlohmann::json;
 using Set = Component<DatasetKind>;
-
-constexpr const char* kSplitRows = R"(def split_rows(count, fractions):
-    """The numbers of the rows of each part; the parts follow each other."""
-    lengths = [math.floor(count * fraction) for fraction in fractions]
-    for i in range(count - sum(lengths)):
-        lengths[i % len(lengths)] += 1
-    return torch.arange(count).split(lengths)
-)";
 
 constexpr const char* kWindowsOfRows = R"(def windows_of(rows, starts, length, horizon):
     """What precedes the moment of a forecast, the target's own past included, and what follows."""
@@ -44,53 +38,6 @@ std::string strings(const std::vector<std::string>& items) {
 const Value* written(const Set& set, const std::string& key) {
   const Value* value = set.written.find(key);
   return value && value->is_null() ? nullptr : value;
-}
-
-/// The part that `split` of a data set is: which of the parts, and how they are made.
-struct Part {
-  std::string numbers;  // of all parts: "random_split(range(len(table)), [0.8, 0.2], …)"
-  size_t number = 0;
-};
-
-std::optional<Part> part_of(const DataSource& source, const Set& set, const std::string& count) {
-  const Value* split = written(set, "split");
-  if (!split || !split->is_map()) return std::nullopt;
-  for (const char* key : {"stratify", "group"}) {
-    const Value* value = split->find(key);
-    if (value && !value->is_null() && value->text() != "false") {
-      source.file.refuse(value->place(), set.path + ".split." + key,
-                         "parts by class or group are not written; save each part as a file of its own");
-    }
-  }
-  std::string fractions;
-  size_t parts = 2;
-  if (const Value* given = split->find("fractions")) {
-    parts = given->items().size();
-    for (const Value& item : given->items()) fractions += (fractions.empty() ? "" : ", ") + literal(item);
-  } else {
-    fractions = "0.8, 0.2";
-  }
-  const Value* seed = split->find("seed");
-  const Value* shuffle = split->find("shuffle");
-  Part part;
-  if (shuffle && shuffle->text() == "false") {
-    source.file.import("import math");
-    source.file.define("split_rows", kSplitRows);
-    part.numbers = "split_rows(" + count + ", [" + fractions + "])";
-  } else {
-    source.file.import("from torch.utils.data import random_split");
-    part.numbers = "random_split(range(" + count + "), [" + fractions + "], torch.Generator().manual_seed(" +
-                   (seed ? seed->text() : "0") + "))";
-  }
-  const Value* name = split->find("part");
-  const std::string which = name ? name->text() : "train";
-  part.number = which == "train" ? 0 : which == "validation" ? 1 : which == "test" ? parts - 1 : std::stoul(which);
-  return part;
-}
-
-bool is_random(const Part& part) { return part.numbers.starts_with("random_split"); }
-std::string rows_in(const Part& part) {
-  return "parts[" + std::to_string(part.number) + "]" + (is_random(part) ? ".indices" : "");
 }
 
 /// `fold: …`: the part of the training data that a model is evaluated on.
@@ -123,6 +70,10 @@ class TableWriter {
 
   /// Adds `load_table` to the file, which returns the rows of training and of evaluation as tensors.
   void write() {
+    if (!train_.attributes.at("label").is_string()) {
+      source_.refuse("several labels are not written; save the data as a TensorFile");
+      return;
+    }
     for (const Set* set : {&train_, eval_}) {
       if (set)
         source_.allow(*set, {"path", "label", "id", "features", "columns", "task", "num_classes", "split", "subset",
@@ -130,11 +81,13 @@ class TableWriter {
     }
     source_.file.import("import numpy as np");
     source_.file.import("import pandas as pd");
-    read_columns();
+    text_columns_ = TextColumns::of(source_, train_, label_is_number_);
+    if (text_columns_) text_columns_->define(source_.file, options());
+    if (!text_columns_) read_columns();
     std::string text = "def load_table():\n    \"\"\"The rows for training and for evaluation as tensors.\"\"\"\n";
     text += rows();
-    const std::string tensors = fields();
-    text += learnt_ + "\n    def tensors(rows):\n" + tensors;
+    text += (text_columns_ ? text_columns_->learnt() : "") + "\n    def tensors(rows):\n" +
+            (text_columns_ ? text_columns_->tensors() : fields());
     text += "\n    return tensors(train)" + std::string(has_eval() ? ", tensors(evaluation)" : "") + "\n";
     source_.file.define("load_table", text);
   }
@@ -144,41 +97,27 @@ class TableWriter {
   std::string label() const { return train_.attributes.at("label").get<std::string>(); }
 
   void read_columns() {
-    if (!train_.attributes.at("label").is_string())
-      source_.refuse("several labels are not written; save the data as a TensorFile");
     const Value* columns = written(train_, "columns");
-    if (columns && !columns->is_map()) {
-      source_.file.refuse(columns->place(), train_.path + ".columns",
-                          "columns: auto is what the file's values say; write what `trainrun explain` shows of it");
-      return;
-    }
     for (const auto& entry : columns ? columns->entries() : std::vector<Value::Entry>()) {
       const Value* type = entry.value.is_map() ? entry.value.find("type") : &entry.value;
       const Value* missing = entry.value.is_map() ? entry.value.find("missing") : nullptr;
       const std::string kind = type ? type->text() : "number";
-      const bool is_known = kind == "number" || kind == "category" || kind == "integer";
       for (const auto& option : entry.value.is_map() ? entry.value.entries() : std::vector<Value::Entry>()) {
         if (option.key != "type" && option.key != "missing") {
           source_.file.refuse(option.key_place, train_.path + ".columns." + entry.key,
                               "'" + option.key + "' of a column is not written");
         }
       }
-      if (!is_known)
-        source_.file.refuse(entry.key_place, train_.path + ".columns." + entry.key,
-                            "a column of type " + kind + " is not written; save it as a number or a category");
-      if (kind != "number") own_fields_.emplace_back(entry.key, kind == "category");
+      if (kind != "number") own_fields_.push_back(entry.key);
       if (missing && missing->text() != "error") fill(entry.key, *missing);
     }
   }
 
   void fill(const std::string& column, const Value& missing) {
     const std::string& way = missing.text();
-    const bool is_learnt = way == "mean" || way == "median" || way == "most_frequent";
-    const std::string of = "train[" + quoted(column) + "]";
+    const bool is_learnt = way == "mean" || way == "median";
     filled_ += (filled_.empty() ? "" : ", ") + quoted(column) + ": " +
-               (!is_learnt               ? literal(missing)
-                : way == "most_frequent" ? of + ".mode()[0]"
-                                         : of + "." + way + "()");
+               (is_learnt ? "train[" + quoted(column) + "]." + way + "()" : literal(missing));
   }
 
   std::string options() const {
@@ -186,31 +125,36 @@ class TableWriter {
     return delimiter == "," ? "" : ", sep=" + quoted(delimiter);
   }
 
+  std::string read(const std::string& path) const {
+    return text_columns_ ? "read_rows(" + path + ")" : "pd.read_csv(" + path + options() + ")";
+  }
+
   std::string rows() {
     const std::string path = literal(train_.attributes.at("path"));
     std::string text;
-    const auto train_part = part_of(source_, train_, "len(table)");
-    const auto eval_part = eval_ ? part_of(source_, *eval_, "len(table)") : std::nullopt;
+    const auto train_part = part_of(source_, train_, "len(table)", "table[" + quoted(label()) + "]");
+    const auto eval_part =
+        eval_ ? part_of(source_, *eval_, "len(table)", "table[" + quoted(label()) + "]") : std::nullopt;
     const auto fold = fold_of(source_.recipe, source_.file);
     if (fold) {
-      text += "    table = pd.read_csv(" + path + options() + ")\n";
+      text += "    table = " + read(path) + "\n";
       text += "    order = torch.randperm(len(table), generator=torch.Generator().manual_seed(SEED))\n";
       text += "    folds = torch.tensor_split(order, " + std::to_string(fold->count) + ")\n";
       text += "    held_out = folds[" + std::to_string(fold->index) + "].sort().values.numpy()\n";
       text += "    train, evaluation = table.drop(table.index[held_out]), table.iloc[held_out]\n";
     } else if (train_part) {
-      text += "    table = pd.read_csv(" + path + options() + ")\n";
+      text += "    table = " + read(path) + "\n";
       text += "    parts = " + train_part->numbers + "\n";
-      text += "    train = table.iloc[" + rows_in(*train_part) + "]\n";
+      text += "    train = table.iloc[" + train_part->rows() + "]\n";
       if (eval_part && eval_part->numbers == train_part->numbers) {
-        text += "    evaluation = table.iloc[" + rows_in(*eval_part) + "]\n";
+        text += "    evaluation = table.iloc[" + eval_part->rows() + "]\n";
       } else if (eval_) {
         source_.file.refuse(eval_->place, eval_->path,
                             "training and evaluation data that are not parts of one split are not written");
       }
     } else {
-      text += "    train = pd.read_csv(" + path + options() + ")\n";
-      if (eval_) text += "    evaluation = pd.read_csv(" + literal(eval_->attributes.at("path")) + options() + ")\n";
+      text += "    train = " + read(path) + "\n";
+      if (eval_) text += "    evaluation = " + read(literal(eval_->attributes.at("path"))) + "\n";
     }
     if (const auto& subset = train_.common.subset) {
       const auto* count = std::get_if<int64_t>(&*subset);
@@ -233,27 +177,16 @@ class TableWriter {
       text += "            \"features\": torch.tensor(rows.drop(columns=" + strings(dropped()) +
               ").to_numpy(np.float32)),\n";
     }
-    for (const auto& [name, is_category] : own_fields_) {
+    for (const std::string& name : own_fields_) {
       if (name == label()) continue;
-      text += "            " + quoted(name) + ": " +
-              (is_category ? codes(name) : "torch.tensor(rows[" + quoted(name) + "].to_numpy(np.int64))") + ",\n";
+      text += "            " + quoted(name) + ": torch.tensor(rows[" + quoted(name) + "].to_numpy(np.int64)),\n";
     }
     text += "            \"label\": " + label_tensor() + ",\n";
     return text + "        }\n";
   }
 
-  /// The numbers of a category's values, in the sorted order of the training rows'.
-  std::string codes(const std::string& name) {
-    const std::string variable = "categories_of_" + (is_identifier(name) ? name : std::to_string(own_fields_.size()));
-    learnt_ += "    " + variable + " = sorted(train[" + quoted(name) + "].astype(str).unique())\n";
-    return "torch.tensor([" + variable + ".index(value) for value in rows[" + quoted(name) + "].astype(str)])";
-  }
-
   std::string label_tensor() {
     const std::string column = "rows[" + quoted(label()) + "]";
-    for (const auto& [name, is_category] : own_fields_) {
-      if (name == label() && is_category) return codes(name);
-    }
     const Value* task = written(train_, "task");
     const bool is_regression = task ? task->text() == "regression" : label_is_number_;
     if (is_regression) return "torch.tensor(" + column + ".to_numpy(np.float32)).unsqueeze(1)";
@@ -267,7 +200,7 @@ class TableWriter {
     if (id.is_array()) {
       for (const json& name : id) names.push_back(name.get<std::string>());
     }
-    for (const auto& [name, is_category] : own_fields_) {
+    for (const std::string& name : own_fields_) {
       if (name != label()) names.push_back(name);
     }
     return names;
@@ -281,23 +214,22 @@ class TableWriter {
     if (all_features_) return names;
     for (const json& item : features) {
       const auto name = item.get<std::string>();
-      const auto found =
-          std::find_if(own_fields_.begin(), own_fields_.end(), [&](const auto& field) { return field.first == name; });
-      if (found == own_fields_.end()) names.push_back(name);
+      if (std::ranges::find(own_fields_, name) == own_fields_.end()) names.push_back(name);
     }
     return names;
   }
 
  public:
   void set_label_is_number(bool is_number) { label_is_number_ = is_number; }
+  std::set<std::string> wide() const { return text_columns_ ? text_columns_->wide() : std::set<std::string>(); }
 
  private:
   const DataSource& source_;
   const Set& train_;
   const Set* eval_;
-  std::vector<std::pair<std::string, bool>> own_fields_;  // integers, and categories (true)
+  std::optional<TextColumns> text_columns_;  // null: numbers alone
+  std::vector<std::string> own_fields_;      // integers
   std::string filled_;
-  std::string learnt_;
   bool all_features_ = false;
   bool label_is_number_ = false;
 };
@@ -317,6 +249,7 @@ Data table_data(const DataSource& source) {
   writer.write();
   Data data;
   data.statements = {std::string(writer.has_eval() ? "train_data, eval_data" : "train_data") + " = load_table()"};
+  data.wide = writer.wide();
   return data;
 }
 
@@ -383,6 +316,7 @@ Data windows_data(const DataSource& source) {
            ", horizon=" + size("horizon") + ")";
   };
   Data data;
+  data.wide = writer.wide();
   const std::string eval_rows = is_one_table || !eval ? "train_rows" : "eval_rows";
   data.statements = {std::string(eval_rows == "eval_rows" ? "train_rows, eval_rows" : "train_rows") + " = load_table()",
                      "train_data = " + call(source.train, "train_rows")};
@@ -421,7 +355,8 @@ Data tensor_file_data(const DataSource& source) {
   for (const FieldInfo& field : info.fields) {
     if (field.dtype == at::kByte) data.bytes.insert(field.name);
   }
-  const auto train_part = part_of(source, source.train, "count");
+  const std::string classes = "arrays[" + quoted(info.target) + "].tolist()";
+  const auto train_part = part_of(source, source.train, "count", classes);
   if (!train_part) {
     data.statements = calls("load_arrays(" + literal(*path) + ")",
                             source.eval ? "load_arrays(" + literal(*written(*source.eval, "path")) + ")" : "");
@@ -430,11 +365,11 @@ Data tensor_file_data(const DataSource& source) {
   data.statements = {"arrays = load_arrays(" + literal(*path) + ")",
                      "count = len(arrays[" + quoted(info.fields[0].name) + "])", "parts = " + train_part->numbers};
   const auto rows = [](const Part& part) {
-    return "{name: tensor[" + rows_in(part) + "] for name, tensor in arrays.items()}";
+    return "{name: tensor[" + part.rows() + "] for name, tensor in arrays.items()}";
   };
   data.statements.push_back("train_data = " + rows(*train_part));
   if (!source.eval) return data;
-  const auto eval_part = part_of(source, *source.eval, "count");
+  const auto eval_part = part_of(source, *source.eval, "count", classes);
   if (eval_part && eval_part->numbers == train_part->numbers) {
     data.statements.push_back("eval_data = " + rows(*eval_part));
   } else {

@@ -65,7 +65,7 @@ constexpr const char* kStandardization = R"(def mean_and_std(values, dim=1):
     rows = values.double().movedim(dim, 0).flatten(1)
     std = rows.std(1, unbiased=False)
     shape = [-1] + [1] * (values.dim() - 1 - dim % values.dim())
-    return rows.mean(1).float().view(shape), torch.where(std == 0, 1, std).float().view(shape)
+    return rows.mean(1).to(values.dtype).view(shape), torch.where(std == 0, 1, std).to(values.dtype).view(shape)
 )";
 
 constexpr const char* kTriplets = R"(def add_triplets(batch):
@@ -151,6 +151,7 @@ class TransformWriter {
       if (one->type == "Normalize") normalize(*one, body);
       if (one->type == "Standardize") standardize(*one, body);
     }
+    for (const std::string& field : data_.wide) body.push_back(in_data(field) + " = " + in_data(field) + ".float()");
     if (body.empty()) return;
     if (!has_eval_ && !recipe_.dataset.fold) {
       for (std::string line : body) result_.statements.push_back(replaced(std::move(line), "data[", "train_data["));
