@@ -202,6 +202,7 @@ void add_explain(CLI::App& app, Program& program) {
       std::fputs(resolved_text(with_defaults(loaded.resolved, program.catalog)).c_str(), stdout);
       return;
     }
+    print_schedule_notes(loaded, program);
     if (arguments->world_size) {
       arguments->scale.world_size = *arguments->world_size;
       return explain_scale(*arguments, loaded);
