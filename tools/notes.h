@@ -11,4 +11,7 @@ namespace trainrun {
 /// what is no fault but hardly meant, go to standard error; nothing with --quiet.
 LoadedRecipe load_with_notes(const RecipeArguments& arguments, const std::string& accelerate, Program& program);
 
+/// The notes that depend on the job's length, as far as it is known before the data are read, in the same way.
+void print_schedule_notes(const LoadedRecipe& loaded, const Program& program);
+
 }  // namespace trainrun

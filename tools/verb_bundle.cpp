@@ -12,6 +12,7 @@
 #include "runner/recipe/recipe_source.h"
 #include "runner/train/evaluation.h"
 #include "tools/command_tree.h"
+#include "tools/number_checks.h"
 #include "tools/verbs.h"
 
 namespace trainrun {
@@ -85,7 +86,7 @@ void add_bundle(CLI::App& app, Program& program) {
   verb->add_flag("--with-data", options.with_data,
                  "also include what training reads: the data and the weights that it begins with");
   verb->add_option("--level", options.level, "how hard to compress, from 1 (fast) to 19 (small); 9 by default")
-      ->check(CLI::Range(1, 19));
+      ->check(whole_between(1, 19));
   verb->add_flag("--force", arguments->force, "replace a file that is there already");
   verb->callback([&app, &program, arguments] {
     arguments->options.verbs = bundled_verbs(app);

@@ -5,6 +5,7 @@
 #include "runner/device/device.h"
 #include "runner/report/data_survey.h"
 #include "tools/notes.h"
+#include "tools/number_checks.h"
 #include "tools/verbs.h"
 
 namespace trainrun {
@@ -27,12 +28,12 @@ void add_data(CLI::App& app, Program& program) {
   verb->add_option("--output,-o", arguments->output, "the HTML page to write (default: NAME.html)");
   verb->add_flag("--terminal", arguments->in_terminal, "show samples in the terminal, and write no page");
   verb->add_option("--show", arguments->options.shown, "samples of each set (default: 24)")
-      ->check(CLI::Range(0, 10000));
+      ->check(whole_between(0, 10000));
   verb->add_option("--measure", arguments->options.measured, "samples of each set for means (default: 2000)")
-      ->check(CLI::Range(1, 1000000000));
+      ->check(whole_between(1, 1000000000));
   verb->add_option("--compare", arguments->options.compared,
                    "samples of each set that are compared with each other (default: 50000)")
-      ->check(CLI::Range(0, 1000000000));
+      ->check(whole_between(0, 1000000000));
   verb->callback([&program, arguments] {
     prepare_device(arguments->recipe.path, arguments->recipe.overrides);
     const LoadedRecipe loaded = load_with_notes(arguments->recipe, "", program);

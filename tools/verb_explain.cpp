@@ -12,6 +12,7 @@
 #include "runner/report/errors/error_pages.h"
 #include "tools/accelerate_option.h"
 #include "tools/notes.h"
+#include "tools/number_checks.h"
 #include "tools/verbs.h"
 
 namespace trainrun {
@@ -60,7 +61,7 @@ void add_scaled(CLI::App& verb, CLI::Option* world_size, const std::string& name
                 const std::string& doc) {
   verb.add_option_function<double>(
           name, [&target, unit](double written) { target = written * unit; }, doc)
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->needs(world_size);
 }
 
@@ -68,11 +69,11 @@ void add_scale_options(CLI::App& verb, ExplainArguments& arguments) {
   CLI::Option* world_size =
       verb.add_option("--world-size", arguments.world_size,
                       "print instead what each of this many ranks would hold and send, and how long a step would take")
-          ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+          ->check(whole_between(int64_t{1}, int64_t{1} << 20));
   ScaleOptions& scale = arguments.scale;
   verb.add_option("--ranks-per-node", scale.ranks_per_node,
                   "ranks on each node (default: by the recipe's num_machines, else up to 8)")
-      ->check(CLI::PositiveNumber)
+      ->check(whole_from(1))
       ->needs(world_size);
   verb.add_option("--rank", scale.rank, "the rank whose memory is printed, and which --dry-run runs (default: 0)")
       ->needs(world_size);
@@ -202,6 +203,7 @@ void add_explain(CLI::App& app, Program& program) {
       std::fputs(resolved_text(with_defaults(loaded.resolved, program.catalog)).c_str(), stdout);
       return;
     }
+    print_schedule_notes(loaded, program);
     if (arguments->world_size) {
       arguments->scale.world_size = *arguments->world_size;
       return explain_scale(*arguments, loaded);

@@ -6,6 +6,7 @@
 #include "registry/language/error.h"
 #include "runner/interop/model_export.h"
 #include "tools/export_program.h"
+#include "tools/number_checks.h"
 #include "tools/verbs.h"
 
 namespace trainrun {
@@ -70,7 +71,7 @@ void add_options(CLI::App& verb, ExportArguments& arguments) {
      verb.add_option("--verify", arguments.program.verify,
                      "python: train so many steps here and by the program, from the same weights, and compare "
                      "the losses")
-         ->check(CLI::PositiveNumber));
+         ->check(whole_from(1)));
   of("python", verb.add_option("--python", arguments.program.python,
                                "python: the Python that has torch, for --verify; python3 by default"));
   of("python", verb.add_option("--tolerance", arguments.program.tolerance,

@@ -19,6 +19,7 @@
 #include "runner/generate/prompts.h"
 #include "runner/model/pretrained_weights.h"
 #include "runner/train/evaluation.h"
+#include "tools/number_checks.h"
 #include "tools/verbs.h"
 
 namespace trainrun {
@@ -64,20 +65,20 @@ void add_sampling(CLI::App& verb, GenerateArguments& arguments) {
   GenerationOptions& options = arguments.options;
   verb.add_option("--max-new-tokens", wishes.max_new_tokens,
                   "maximum number of tokens to generate for each prompt (100; with --chat 256)")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+      ->check(whole_between(int64_t{1}, int64_t{1} << 40));
   verb.add_option("--temperature", wishes.temperature,
                   "draw tokens, the logits divided by this (1); 0: always the most probable one")
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least_zero());
   verb.add_option("--top-k", wishes.top_k, "draw from this many of the most probable tokens (50); 0: from all")
-      ->check(CLI::NonNegativeNumber);
+      ->check(whole_from(0));
   verb.add_option("--top-p", wishes.top_p, "draw from the fewest tokens whose probabilities add up to this (1)")
-      ->check(CLI::Range(1e-9, 1.0));
+      ->check(share(false));
   verb.add_option("--repetition-penalty", wishes.repetition_penalty,
                   "above 1: makes tokens that are already in the text less probable (1)")
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero());
   verb.add_option("--seed", options.seed, "seed of the draws (0)");
   verb.add_option("--num-samples", arguments.num_samples, "number of continuations of each prompt (1)")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+      ->check(whole_between(int64_t{1}, int64_t{1} << 20));
   verb.add_option("--stop", options.stop,
                   "string or special token at which generation stops; may be given several times")
       ->check([](const std::string& text) { return text.empty() ? "is an empty text" : ""; })
@@ -288,7 +289,7 @@ void add_generate(CLI::App& app, Program& program) {
                    "the chat template, in place of the model's own: a file, or the name of one of several");
   add_sampling(*verb, *arguments);
   verb->add_option("--batch-size", arguments->batch_size, "number of texts generated together (8)")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+      ->check(whole_between(int64_t{1}, int64_t{1} << 20));
   verb->add_flag("--no-cache", arguments->no_cache,
                  "turn off the key-value cache: compute the whole text for each token");
   verb->add_option("--tokenizer", arguments->tokenizer,

@@ -5,6 +5,7 @@
 #include "runner/device/device.h"
 #include "runner/report/lr_find.h"
 #include "tools/notes.h"
+#include "tools/number_checks.h"
 #include "tools/verbs.h"
 
 namespace trainrun {
@@ -23,10 +24,10 @@ void add_lr_find(CLI::App& app, Program& program) {
       app.add_subcommand("lr-find", "train at growing learning rates and plot the loss over them; writes nothing");
   const auto arguments = std::make_shared<LrFindArguments>();
   add_recipe_arguments(*verb, arguments->recipe);
-  verb->add_option("--min", arguments->options.min_lr, "the first rate (default: 1e-7)")->check(CLI::PositiveNumber);
-  verb->add_option("--max", arguments->options.max_lr, "the last rate (default: 10)")->check(CLI::PositiveNumber);
+  verb->add_option("--min", arguments->options.min_lr, "the first rate (default: 1e-7)")->check(above_zero());
+  verb->add_option("--max", arguments->options.max_lr, "the last rate (default: 10)")->check(above_zero());
   verb->add_option("--steps", arguments->options.steps, "optimizer steps (default: 100)")
-      ->check(CLI::Range(15, 1000000));
+      ->check(whole_between(15, 1000000));
   verb->add_flag("--json", arguments->as_json, "print one JSON object with every rate and loss");
   verb->callback([&program, arguments] {
     if (arguments->options.max_lr <= arguments->options.min_lr) throw Error("lr-find: --max must be above --min");

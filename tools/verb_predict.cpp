@@ -8,6 +8,7 @@
 #include "registry/language/text_forms.h"
 #include "runner/predict/command_advice.h"
 #include "runner/predict/prediction.h"
+#include "tools/number_checks.h"
 #include "tools/verbs.h"
 
 namespace trainrun {
@@ -98,11 +99,11 @@ void add_predict(CLI::App& app, Program& program) {
                    "the folder for the masks of a segmentation, a PNG file for each picture");
   verb->add_option("--top-k", arguments->top_k,
                    "only this many of the most probable classes, instead of all probabilities")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_from(1));
   verb->add_option("--threshold", arguments->options.outcome.threshold,
                    "with several labels: the probability from which on a sample has a label (default: 0.5)")
-      ->check(CLI::Range(0.0, 1.0));
-  verb->add_option("--batch-size", arguments->batch_size, "samples in a forward pass")->check(CLI::PositiveNumber);
+      ->check(share(true));
+  verb->add_option("--batch-size", arguments->batch_size, "samples in a forward pass")->check(whole_from(1));
   verb->add_option(
           "--broken", arguments->broken,
           "what to do with samples that cannot be read: error (default), or skip: name, count and leave them out")

@@ -4,6 +4,7 @@
 #include "runner/device/device.h"
 #include "runner/report/profile.h"
 #include "tools/notes.h"
+#include "tools/number_checks.h"
 #include "tools/verbs.h"
 
 namespace trainrun {
@@ -24,7 +25,7 @@ void add_profile(CLI::App& app, Program& program) {
       app.add_subcommand("profile", "measure where the time of a training step goes, layer by layer; writes nothing");
   const auto arguments = std::make_shared<ProfileArguments>();
   add_recipe_arguments(*verb, arguments->recipe);
-  verb->add_option("--steps", arguments->steps, "optimizer steps to measure (default: 20)")->check(CLI::PositiveNumber);
+  verb->add_option("--steps", arguments->steps, "optimizer steps to measure (default: 20)")->check(whole_from(1));
   verb->add_flag("--json", arguments->as_json, "print one JSON object, of seconds");
   verb->callback([&program, arguments] {
     prepare_device(arguments->recipe.path, arguments->recipe.overrides);

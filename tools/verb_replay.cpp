@@ -3,6 +3,7 @@
 
 #include "runner/replay/first_not_finite.h"
 #include "runner/replay/replay.h"
+#include "tools/number_checks.h"
 #include "tools/verbs.h"
 
 namespace trainrun {
@@ -26,7 +27,7 @@ void add_replay(CLI::App& app, Program& program) {
   verb->add_option("overrides", arguments->overrides,
                    "key=value, for keys that change no numbers: dataset.train.root=other");
   CLI::Option* step = verb->add_option("--step", arguments->step, "the step to repeat, counted from 1 as in the log")
-                          ->check(CLI::PositiveNumber);
+                          ->check(whole_from(1));
   verb->add_flag("--not-finite", arguments->not_finite,
                  "find the first step after the newest checkpoint in which a number is not finite")
       ->excludes(step);

@@ -7,6 +7,7 @@
 #include "runner/base/text.h"
 #include "runner/report/report_server.h"
 #include "runner/report/run_report.h"
+#include "tools/number_checks.h"
 #include "tools/verbs.h"
 
 namespace trainrun {
@@ -52,7 +53,7 @@ void add_report(CLI::App& app, Program& program) {
   CLI::Option* watch = verb->add_flag(
       "--watch", arguments->watch, "serve the page on this machine only, at 127.0.0.1, and update it while runs train");
   verb->add_option("--port", arguments->port, "with --watch: the port (default: any that is free)")
-      ->check(CLI::Range(1, 65535))
+      ->check(whole_between(1, 65535))
       ->needs(watch);
   verb->callback([&program, arguments] {
     RunReport report = report_of(*arguments, program);

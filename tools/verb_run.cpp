@@ -18,6 +18,7 @@
 #include "runner/train/train_loop.h"
 #include "runner/train/training_error.h"
 #include "tools/accelerate_option.h"
+#include "tools/number_checks.h"
 #include "tools/verbs.h"
 
 namespace trainrun {
@@ -167,7 +168,7 @@ void add_run(CLI::App& app, Program& program) {
   verb->add_option(
           "--stop-after", *stop_after,
           "stop after this step as if by a signal: evaluate if that is due, save, end; the same command resumes")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_from(1));
   verb->callback([&program, arguments, accelerate, stop_after] {
     // Until the process is gone: a repetition that comes while it ends does not change its exit code.
     static const StopSignals& signals = *new StopSignals;

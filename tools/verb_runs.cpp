@@ -57,7 +57,10 @@ void add_runs(CLI::App& app, Program& program) {
     try {
       const RunTableOptions options = options_of(*arguments);
       if (!std::filesystem::is_directory(arguments->folder)) {
-        throw Error(arguments->folder + " is not a folder; name the one in which runs lie: trainrun runs FOLDER");
+        const bool exists = std::filesystem::exists(arguments->folder);
+        throw Error((exists ? "'" + arguments->folder + "' is not a folder"
+                            : "there is no folder '" + arguments->folder + "'") +
+                    "; name the folder that holds the runs: trainrun runs FOLDER");
       }
       const RunTable table = make_run_table(arguments->folder, options, program.catalog);
       const bool is_terminal = isatty(STDOUT_FILENO) == 1;

@@ -15,6 +15,7 @@
 #include "runner/sweep/sweep.h"
 #include "runner/sweep/sweep_page.h"
 #include "runner/sweep/sweep_table.h"
+#include "tools/number_checks.h"
 #include "tools/verbs.h"
 
 namespace trainrun {
@@ -187,7 +188,7 @@ void add_sweep(CLI::App& app, Program& program) {
                    "several values: key=log(1e-5,1e-3), key=uniform(0,0.5), key=int(2,8), key=logint(8,512), key=1..3, "
                    "key=[a,b,c]; one: key=value");
   verb->add_option("--trials", arguments->trials, "number of trials (default: every point of a grid)")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_from(1));
   verb->add_option("--metric", arguments->metric,
                    "the figure by which trials are compared (default: the one that the recipe watches)");
   auto* smaller = verb->add_flag("--minimize", arguments->minimizes, "the smaller the metric, the better");
@@ -204,11 +205,11 @@ void add_sweep(CLI::App& app, Program& program) {
           "and continue the best; asha-stop: stop a trial for good as soon as it is not among the best")
       ->check(CLI::IsMember({"none", "asha", "asha-stop"}));
   verb->add_option("--min-steps", arguments->min_steps, "asha: the first step at which trials are compared")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_from(1));
   verb->add_option("--reduction", arguments->reduction, "asha: one trial in this many continues (default: 3)")
-      ->check(CLI::Range(int64_t{2}, int64_t{1000}));
+      ->check(whole_between(int64_t{2}, int64_t{1000}));
   verb->add_option("--jobs,-j", arguments->jobs, "trials at once (default: one for each core; on a GPU, one)")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_from(1));
   verb->add_option("--output,-o", arguments->output, "the folder of the sweep; runs/NAME-sweep by default");
   verb->add_flag("--no-sharing", arguments->shares_nothing,
                  "train each trial from its beginning, even if several are equal up to some step");

@@ -11,6 +11,7 @@
 #include "registry/language/error.h"
 #include "registry/text_data/text_table.h"
 #include "runner/base/text.h"
+#include "tools/number_checks.h"
 #include "tools/verbs.h"
 
 namespace trainrun {
@@ -105,11 +106,11 @@ void add_tokenizer(CLI::App& app, Program& program) {
   train
       ->add_option("--vocab-size", arguments->options.vocab_size,
                    "size of the vocabulary, special tokens and the 256 bytes included (default: 30000)")
-      ->check(CLI::Range(1, 100000000));
+      ->check(whole_between(1, 100000000));
   train
       ->add_option("--min-frequency", arguments->options.min_frequency,
                    "minimum frequency of a pair of tokens that is merged (default: 2)")
-      ->check(CLI::Range(1, 1000000000));
+      ->check(whole_between(1, 1000000000));
   train
       ->add_option("--special-token", arguments->options.special_tokens,
                    "a special token, such as <|endoftext|>; it gets the next id from 0 (may be repeated)")

@@ -43,11 +43,16 @@ void print_json(const std::string& path, const char* verdict, const std::vector<
 void validate(const RecipeArguments& arguments, const std::string& accelerate, bool as_json, Program& program) {
   try {
     const LoadedRecipe loaded = load_with_notes(arguments, accelerate, program);
+    print_schedule_notes(loaded, program);
     if (as_json) return print_json(arguments.path, verdict(loaded), {});
     if (!program.quiet) std::printf("%s: %s\n", arguments.path.c_str(), verdict(loaded));
   } catch (const RecipeError& error) {
     if (!as_json) throw;
     print_json(arguments.path, "not valid", error.problems());
+    program.exit_code = kWrongInput;
+  } catch (const DataError& error) {  // drop_last that leaves no batch
+    if (!as_json) throw;
+    print_json(arguments.path, "not valid", {{{}, "dataset.train", error.what()}});
     program.exit_code = kWrongInput;
   }
 }

@@ -260,6 +260,8 @@ LoadedRecipe load(const std::string& path, const std::vector<std::string>& overr
     loaded.surplus.insert(loaded.surplus.end(), surplus.begin(), surplus.end());
     const std::vector<Problem> raw = raw_outputs(loaded.recipe, planned->graph());
     loaded.surplus.insert(loaded.surplus.end(), raw.begin(), raw.end());
+    const std::vector<Problem> idle = idle_groups(loaded.recipe, *planned);
+    loaded.surplus.insert(loaded.surplus.end(), idle.begin(), idle.end());
     const auto unread = unread_fields(loaded.recipe, planned->graph(), info);
     loaded.surplus.insert(loaded.surplus.end(), unread.begin(), unread.end());
   }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "registry/language/name_regex.h"
+
 namespace trainrun {
 namespace {
 
@@ -44,6 +46,40 @@ void check_trainable(const Recipe& recipe, const Model& model) {
   throw RecipeError(
       {{recipe.loss[0].place, recipe.loss[0].path,
         "no parameter of the model has an influence on what the loss reads, so there is nothing to train"}});
+}
+
+std::vector<Problem> idle_groups(const Recipe& recipe, const Model& model) {
+  const std::vector<GroupSpec>& groups = recipe.optimizer.common.param_groups;
+  std::vector<Regex> patterns;
+  for (const GroupSpec& group : groups) patterns.push_back(regex_of(group.match));
+  std::vector<bool> has_any(groups.size());
+  std::vector<std::vector<std::string>> takers(groups.size());  // of what the pattern matches
+  for (const auto& [name, tensor] : model.parameters()) {
+    if (!tensor.requires_grad()) continue;
+    size_t first = groups.size();
+    for (size_t i = 0; i < groups.size(); ++i) {
+      if (!patterns[i].is_in(name)) continue;
+      first = std::min(first, i);
+      const std::string taker = "param_groups[" + std::to_string(first) + "]";
+      if (first == i) {
+        has_any[i] = true;
+      } else if (std::ranges::find(takers[i], taker) == takers[i].end()) {
+        takers[i].push_back(taker);
+      }
+    }
+  }
+  std::vector<Problem> notes;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    if (has_any[i]) continue;
+    const std::string why = takers[i].empty()
+                                ? "matches only parameters that are frozen"
+                                : "matches only parameters that are in " + join(takers[i], " and ") +
+                                      ", since the first pattern that matches wins; write this group before " +
+                                      (takers[i].size() == 1 ? "that one" : "those");
+    notes.push_back({groups[i].place, recipe.optimizer.path + ".param_groups[" + std::to_string(i) + "].match",
+                     "'" + groups[i].match + "' changes nothing: it " + why});
+  }
+  return notes;
 }
 
 }  // namespace trainrun

@@ -8,4 +8,8 @@ namespace trainrun {
 /// any loss.
 void check_trainable(const Recipe& recipe, const Model& model);
 
+/// Of optimizer.param_groups, those that change nothing: earlier ones have all that their pattern matches, or it is
+/// frozen.
+std::vector<Problem> idle_groups(const Recipe& recipe, const Model& model);
+
 }  // namespace trainrun

@@ -92,8 +92,9 @@ class Lookup {
       for (const auto& figure : runs[i].evaluation) known.insert(figure.first);
       add_keys(complete_[i], "", known);
     }
-    throw Error("no run has the key " + key + suggestion(key, {known.begin(), known.end()}) +
-                "; keys are those of recipes (optimizer.lr), figures of evaluations (eval/loss), and " +
+    const std::string near = nearest(key, {known.begin(), known.end()});
+    throw Error("no run has the key '" + key + "'; " + (near.empty() ? "" : "did you mean " + near + "? ") +
+                "There are the keys of recipes (optimizer.lr), the figures of evaluations (eval/loss), and " +
                 join(own_keys()));
   }
 
@@ -128,8 +129,8 @@ void require_comparable(const std::vector<RunRecord>& runs, const RunFilter& fil
   for (size_t i = 0; i < runs.size(); ++i) {
     const auto found = lookup.value(runs, i, filter.key);
     if (!found || !found->number) continue;
-    throw Error("'" + filter.key + filter.relation + filter.value + "': " + filter.key + " is a number, " +
-                found->text + " of " + runs[i].path + ", and '" + filter.value + "' is not");
+    throw Error("'" + filter.key + filter.relation + filter.value + "': " + filter.key + " is a number (" +
+                found->text + " in " + runs[i].path + "), but '" + filter.value + "' is not");
   }
 }
 
@@ -310,7 +311,9 @@ RunTable make_run_table(const std::string& folder, const RunTableOptions& option
   table.runs = std::move(found.runs);
   table.damaged = std::move(found.damaged);
   table.foreign = std::move(found.foreign);
+  const size_t num_found = table.runs.size();
   if (!options.filters.empty()) choose(table, options.filters, catalog);
+  table.num_passed_over = num_found - table.runs.size();
   sort(table, options, catalog);
   table.keys = differing_keys(table.runs);
   if (!options.columns.empty()) table.columns = keys_asked_for(table.runs, options.columns, catalog);

@@ -21,6 +21,7 @@ struct RunTable {
   };
   std::string folder;
   std::vector<RunRecord> runs;
+  size_t num_passed_over = 0;               // runs for which a filter does not hold
   std::vector<Key> keys;                    // by their paths
   std::optional<std::vector<Key>> columns;  // that were asked for: these alone are shown beside the runs' paths
   std::vector<std::string> damaged;

@@ -276,7 +276,10 @@ std::string to_text(const RunTable& table, size_t width, bool wraps) {
   const size_t wrapped_at = wraps ? width : 0;
   std::string text;
   if (table.runs.empty()) {
-    text = "no run " + std::string(table.notes.empty() ? "" : "fits ") + "in " + table.folder + "\n";
+    text = table.num_passed_over == 0
+               ? "there are no runs in " + table.folder + "\n"
+               : "the filter holds for none of the " +
+                     counted(static_cast<int64_t>(table.num_passed_over), "run", "runs") + " in " + table.folder + "\n";
   } else {
     std::vector<ShownColumn> columns = table.columns ? asked_columns(table) : telling_columns(table);
     std::vector<ShownColumn> left_out;

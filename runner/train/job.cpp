@@ -109,7 +109,8 @@ Job::Job(const LoadedRecipe& loaded, const Options& options)
     sets.emplace_back(recipe.dataset.eval->sets[i].path(), eval_splits[i].data.get());
   }
   for (const std::string& note : notes_of_all(sets)) spdlog::warn(note);
-  const JobLength length = {total_steps(), steps_per_epoch()};
+  JobLength length = {total_steps(), steps_per_epoch(), recipe.training.num_epochs};
+  if (length.total_steps == INT64_MAX) length.total_steps.reset();  // until training.max_time
   for (const std::string& note : job_notes(recipe, model->graph(), *train_data, transforms->training(), length)) {
     spdlog::warn(note);
   }

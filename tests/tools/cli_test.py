@@ -299,3 +299,16 @@ def test_fifty_thousand_layers_are_validated_in_seconds_of_processor_time(tmp_pa
     limited = ["bash", "-c", 'ulimit -t 10; exec "$@"', "bash", BINARY, "validate", str(tmp_path / "deep.yaml"), f"model.layers={layers}"]
     done = subprocess.run(limited, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    (["profile", "recipes/digits_cnn.yaml", "--steps", "0"], "--steps: expected a whole number >= 1, found '0'"),
+    (["profile", "recipes/digits_cnn.yaml", "--steps", "2.5"], "--steps: expected a whole number >= 1, found '2.5'"),
+    (["lr-find", "recipes/digits_cnn.yaml", "--min", "0"], "--min: expected a number > 0, found '0'"),
+    (["lr-find", "recipes/digits_cnn.yaml", "--steps", "3"], "--steps: expected a whole number from 15 to 1000000, found '3'"),
+    (["generate", "runs/a", "--temperature", "-1"], "--temperature: expected a number >= 0, found '-1'"),
+    (["predict", "runs/a", "a.csv", "--threshold", "nan"], "--threshold: expected a number from 0 to 1, found 'nan'"),
+])
+def test_a_number_out_of_range_is_told_what_was_expected(words, message):
+    done = subprocess.run([CALLED, *words], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2 and message in done.stderr, done.stderr

@@ -32,12 +32,22 @@ checkpoint: {every: null}
 output_dir: run
 """
 
+TWO_LAYERS = ["model.layers=[{type: Linear, out_features: 2, bias: true}, {type: Linear, out_features: 1}]", "model.freeze=['0.bias']"]
+
 
 def warnings(folder, *overrides, recipe=RECIPE):
     (folder / "r.yaml").write_text(recipe)
     done = subprocess.run([CALLED, "r.yaml", *overrides], cwd=folder, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr + done.stdout
     return " ".join((done.stdout + done.stderr).split())
+
+
+def notes(folder, *overrides, verb="validate"):
+    (folder / "r.yaml").write_text(RECIPE)
+    write_rows(folder, 0.5)
+    done = subprocess.run([CALLED, verb, "r.yaml", *overrides], cwd=folder, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return " ".join(done.stderr.split())
 
 
 def write_rows(folder, scale, count=100):
@@ -57,11 +67,102 @@ def write_rows(folder, scale, count=100):
     (["scheduler={type: StepLR, step_size: 1, interval: epoch}", "training.max_steps=9"],
      "scheduler: StepLR counts epochs, but the job ends after 9 steps of the first epoch's 10, so that the rate never changes; write interval: step"),
     (["scheduler={type: StepLR, step_size: 1, interval: epoch}", "training.max_steps=11"], None),
+    (["scheduler={type: OneCycleLR, max_lr: 0.1, total_steps: 30, pct_start: 0.9}"], "the rate of OneCycleLR rises for 26 steps, but the job has 20, so that it never reaches max_lr"),
+    (["scheduler={type: SequentialLR, milestones: [10], schedulers: [{type: LinearLR, total_iters: 12}, CosineAnnealingLR]}"],
+     "scheduler.schedulers[0]: the rate of LinearLR rises for 12 steps, but its stretch has 10, so that it never reaches optimizer.lr"),
+    (["scheduler={type: SequentialLR, milestones: [10, 20, 30], schedulers: [LinearLR, ConstantLR, CosineAnnealingLR, ConstantLR]}"],
+     "scheduler: milestones[1] of SequentialLR is 20, but the job has 20 steps, so that CosineAnnealingLR and ConstantLR never begin"),
+    (["scheduler={type: SequentialLR, milestones: [10], schedulers: [{type: LinearLR, total_iters: 10}, CosineAnnealingLR]}"], None),
+    (["scheduler={type: StepLR, step_size: 20}"], "scheduler: the rate of StepLR never changes in the job's 20 steps"),
+    (["scheduler={type: StepLR, step_size: 19}"], None),
+    (["scheduler={type: Piecewise, points: [[30, 1], [40, 0]]}"], "scheduler: the rate of Piecewise never changes in the job's 20 steps"),
+    (["scheduler={type: ConstantLR, total_iters: 0}"], None),
+    ([*TWO_LAYERS, "model.unfreeze_at_epoch=2"],
+     "model.unfreeze_at_epoch: is 2, but the job has 2 epochs, counted from 0, so that the parameters that model.freeze names are never trained"),
+    ([*TWO_LAYERS, "model.unfreeze_at_epoch=1", "training.max_steps=10"], "model.unfreeze_at_epoch: is 1, but the job has 1 epoch, counted from 0"),
+    ([*TWO_LAYERS, "model.unfreeze_at_epoch=1"], None),
 ])
 def test_a_schedule_or_average_that_the_job_ends_before(tmp_path, overrides, note):
     write_rows(tmp_path, 0.5)
     said = warnings(tmp_path, *overrides)
     assert (note in said) if note else ("never" not in said), said
+
+
+@pytest.mark.parametrize("scheduler, note", [
+    ("{type: OneCycleLR, max_lr: 0.1, total_steps: 19}",
+     "scheduler: total_steps of OneCycleLR is 19, but the job has 20 steps, so that the rate stays at its lowest in the last one, where PyTorch would end with an error; "
+     "without total_steps it lasts as long as the job"),
+    ("{type: OneCycleLR, max_lr: 0.1, total_steps: 20}", None),
+    ("PolynomialLR", "scheduler: total_iters of PolynomialLR is 5, but the job has 20 steps, so that the rate is 0 and nothing is learnt in the last 15"),
+    ("{type: PolynomialLR, total_iters: 19}", None),
+    ("{type: LinearLR, start_factor: 1, end_factor: 0, total_iters: 10}", "total_iters of LinearLR is 10, but the job has 20 steps, so that the rate is 0"),
+    ("{type: LinearLR, start_factor: 1, end_factor: 0.1, total_iters: 10}", None),
+    ("{type: CosineAnnealingLR, T_max: 2}", "scheduler: T_max of CosineAnnealingLR is 2, but the job has 20 steps, so that the rate rises again in the last 18; "
+                                            "if epochs are meant, write interval: epoch"),
+    ("{type: CosineAnnealingLR, T_max: 10}", "so that the rate rises again in the last 10; without T_max it lasts as long as the job"),
+    ("{type: CosineAnnealingLR, T_max: 2, interval: epoch}", None),
+    ("{type: CosineAnnealingLR, T_max: 19}", None),
+    ("CosineAnnealingLR", None),
+    ("{type: CosineWithWarmup, total_steps: 10}", "total_steps of CosineWithWarmup is 10, but the job has 20 steps, so that the rate rises again"),
+    ("{type: LinearWithWarmup, total_steps: 10}", "so that the rate is 0 and nothing is learnt in the last 10"),
+    ("{type: WarmupStableDecay, num_stable_steps: 5, num_decay_steps: 5}",
+     "the sum of warmup_steps, num_stable_steps and num_decay_steps of WarmupStableDecay is 10, but the job has 20 steps, so that the rate is 0"),
+    ("{type: WarmupStableDecay, num_decay_steps: 5}", None),
+    ("{type: SequentialLR, milestones: [10], schedulers: [ConstantLR, {type: CosineAnnealingLR, T_max: 5}]}",
+     "scheduler.schedulers[1]: T_max of CosineAnnealingLR is 5, but its stretch has 10 steps, so that the rate rises again in the last 5; "
+     "without T_max it lasts as long as its stretch"),
+    ("{type: MultiStepLR, milestones: [5, 20, 30]}",
+     "scheduler: MultiStepLR has milestones at 20 and 30, but the job has 20 steps, so that the rate does not change there"),
+    ("{type: MultiStepLR, milestones: [5, 20], interval: epoch}", "but the job has 2 epochs, so that the rate does not change there; if steps are meant, write interval: step"),
+    ("{type: MultiStepLR, milestones: [5, 19]}", None),
+    ("{type: StepLR, step_size: 1}",
+     "scheduler: the rate of StepLR is less than a hundred-thousandth of its highest in the last 14 of the job's 20 steps, so that hardly anything is learnt there; "
+     "if epochs are meant, write interval: epoch"),
+    ("{type: StepLR, step_size: 5}", None),
+    ("{type: SequentialLR, milestones: [10], schedulers: [LinearLR, PolynomialLR]}",
+     "scheduler: the rate of SequentialLR is 0 in the last 5 of the job's 20 steps, so that nothing is learnt there"),
+    ("{type: CyclicLR, base_lr: 0.1, max_lr: 0.2}", None),
+])
+def test_a_schedule_that_ends_before_the_job(tmp_path, scheduler, note):
+    write_rows(tmp_path, 0.5)
+    said = warnings(tmp_path, f"scheduler={scheduler}")
+    assert (note in said) if note else ("scheduler:" not in said), said
+
+
+@pytest.mark.parametrize("verb", ["validate", "explain"])
+def test_what_the_length_makes_of_a_schedule_is_told_before_the_job_starts_too(tmp_path, verb):
+    length = ["dataset.train=!replace {type: Digits, split: train}", "loss=CrossEntropyLoss", "model.layers=[Flatten, {type: Linear, out_features: 10}]"]
+    said = notes(tmp_path, *length, "scheduler=PolynomialLR", verb=verb)
+    assert "note: command line:4:11: scheduler: total_iters of PolynomialLR is 5, but the job has 288 steps" in said
+    assert "scheduler:" not in notes(tmp_path, *length, "scheduler=CosineAnnealingLR", verb=verb)
+    by_epochs = "scheduler={type: MultiStepLR, milestones: [2], interval: epoch}"
+    assert "scheduler: MultiStepLR has a milestone at 2, but the job has 2 epochs" in notes(tmp_path, by_epochs)  # whatever the data are
+    done = subprocess.run([CALLED, verb, "r.yaml", *length, "scheduler=PolynomialLR", "--quiet"], cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0 and done.stderr == ""
+
+
+def test_batches_that_drop_last_leaves_none_of(tmp_path):
+    (tmp_path / "r.yaml").write_text(RECIPE)
+    words = ["dataset.train=!replace {type: Digits, split: train}", "loss=CrossEntropyLoss", "model.layers=[Flatten, {type: Linear, out_features: 10}]",
+             "dataloader={batch_size: 2000, drop_last: true}"]
+    done = subprocess.run([CALLED, "validate", "r.yaml", *words, "--json"], cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    found = json.loads(done.stdout)
+    assert done.returncode == 2 and not found["valid"]
+    assert [problem["message"] for problem in found["problems"]] == ["with drop_last not one batch is left: 1438 samples, batch_size 2000"]
+
+
+@pytest.mark.parametrize("overrides, note", [
+    (["optimizer={type: SGD, lr: 0.1, param_groups: [{match: weight, lr: 0.2}, {match: '^1', lr: 0.1}, {match: '^1.weight', lr: 0.3}]}"],
+     "optimizer.param_groups[2].match: '^1.weight' changes nothing: it matches only parameters that are in param_groups[0], since the first pattern that matches wins; "
+     "write this group before that one"),
+    (["optimizer={type: SGD, lr: 0.1, param_groups: [{match: weight, lr: 0.2}, {match: bias, lr: 0.1}, {match: '^1', lr: 0.3}]}"],
+     "in param_groups[0] and param_groups[1], since the first pattern that matches wins; write this group before those"),
+    (["optimizer={type: SGD, lr: 0.1, param_groups: [{match: '^0', lr: 0.2}]}", "model.freeze=['^0']"], "it matches only parameters that are frozen"),
+    (["optimizer={type: SGD, lr: 0.1, param_groups: [{match: weight, lr: 0.2}, {match: '^1', lr: 0.1}]}"], None),
+])
+def test_a_parameter_group_of_nothing(tmp_path, overrides, note):
+    said = notes(tmp_path, TWO_LAYERS[0], *overrides)
+    assert (note in said) if note else ("changes nothing" not in said), said
 
 
 @pytest.mark.parametrize("scale, note", [

@@ -159,8 +159,8 @@ def test_filters_and_sorting_know_keys_defaults_and_figures(folder):
     (["--filter", "optimizer.lr"], "is not a condition"),
     (["--filter", ">1"], "is not a condition"),
     (["--filter", "eval/loss<1e"], "eval/loss is a number"),
-    (["--filter", "step>100steps"], "and '100steps' is not"),
-    (["--sort", "optimiser.lr"], "did you mean optimizer.lr?"),
+    (["--filter", "step>100steps"], "but '100steps' is not"),
+    (["--sort", "optimiser.lr"], "no run has the key 'optimiser.lr'; did you mean optimizer.lr? There are the keys of recipes"),
 ])
 def test_a_key_that_no_run_has_is_refused(folder, arguments, message):
     done = runs(folder, *arguments)
@@ -169,7 +169,15 @@ def test_a_key_that_no_run_has_is_refused(folder, arguments, message):
 
 def test_a_folder_that_is_not_there_is_refused(folder):
     done = runs(folder / "nothing")
-    assert done.returncode == 2 and "is not a folder" in done.stderr
+    assert done.returncode == 2 and f"there is no folder '{folder / 'nothing'}'; name the folder that holds the runs" in done.stderr
+    done = runs(RECIPE)
+    assert done.returncode == 2 and f"'{RECIPE}' is not a folder" in done.stderr
+
+
+def test_no_runs_and_none_for_which_a_filter_holds_are_told_apart(folder, tmp_path):
+    assert runs(tmp_path).stdout == f"there are no runs in {tmp_path}\n"
+    said = runs(folder, "--filter", "step>1000000").stdout
+    assert re.match(rf"the filter holds for none of the \d+ runs in {folder}\n", said), said
 
 
 def test_a_running_and_a_stopped_run_are_told_apart(tmp_path):
