@@ -62,6 +62,7 @@ class Job:
     from_fields: Callable[[torch.Tensor, Tensors], dict[str, list]] | None = None  # instead of `predicted`, where the fields tell what is written
     array: list[str] | None = None  # what `predict` is given to write the output as an array, where it is no table
     beside: Callable[[pathlib.Path, str], dict[str, list]] | None = None  # columns that tell which sample it is
+    ids: bool = False  # whether these are columns of every part, so that predictions of dataset.eval have them, too
     drawn: Callable[[Tensors], Tensors] = lambda fields: fields  # what transforms draw for the samples of a set
     wrapped: list[str] | Refused = dataclasses.field(default_factory=lambda: ["dataset.eval=null", "dataset.fold=2/3"])
     scaled: tuple[str, ...] = ()  # fields that Standardize scales, by what the training samples have
@@ -121,6 +122,12 @@ class Trained:
         if self.numbers is None or part not in ("train", "eval"):
             return self.job.drawn(self.job.read(self.folder, part, self.numbers))
         return self.job.drawn(chosen(self.job.read(self.folder, "train", self.numbers), self.numbers if part == "train" else self.held_out))
+
+    def beside(self, part: str) -> dict[str, list]:
+        if self.numbers is None:
+            return self.job.beside(self.folder, part)
+        rows = self.numbers if part == "train" else self.held_out
+        return {name: [values[row] for row in rows] for name, values in self.job.beside(self.folder, "train").items()}
 
     def fields(self, part: str) -> Tensors:
         return self.scale(self.unscaled(part))
@@ -230,8 +237,11 @@ def check_rows(run: Trained, text: str, part: str):
         for name, values in expected.items():
             assert [row[name] for row in rows] == values, name
     else:
-        assert list(rows[0]) == ["sample", *columns]
+        expected = run.beside(part) if run.job.ids else {}
+        assert list(rows[0]) == ["sample", *expected, *columns]
         assert [int(row["sample"]) for row in rows] == list(range(len(rows)))
+        for name, values in expected.items():
+            assert [row[name] for row in rows] == values, name
 
 
 def check_predict(run: Trained):

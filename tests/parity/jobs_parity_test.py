@@ -211,7 +211,7 @@ def orders(folder, part):
 
 
 def table(recipe, targets, **more):
-    single = {"other": ["dataset.eval.path=other.csv"], "new": ["new.csv"], "beside": orders, "write": write_people,
+    single = {"other": ["dataset.eval.path=other.csv"], "new": ["new.csv"], "beside": orders, "ids": True, "write": write_people,
               "read": functools.partial(read_people, targets), "forward": lambda state, fields: linear(state, fields["x"], "0")}
     return Job(recipe, **(single | more))
 
@@ -281,7 +281,7 @@ JOBS |= {
         + sets("{type: HubDataset, path: PART, split: main, label: kind, id: order}", "  transforms: [Standardize]\n"),
         write=write_repository, read=read_repository, forward=lambda state, fields: linear(state, fields["x"], "0"), loss=cross_entropy, figures=accuracy,
         other=["dataset.eval.path=other"], report=classes_report(KINDS), new=["new.parquet"], predicted=classes_columns(KINDS, "kind"), scaled=("x",),
-        beside=lambda folder, part: {"order": repository_rows(part)["order"]}),
+        beside=lambda folder, part: {"order": repository_rows(part)["order"]}, ids=True),
     "table classes": table(
         outputs(3) + "loss: CrossEntropyLoss\nmetrics: [Accuracy]\n" + sets(f"{{{TABLE}, label: kind, {COLUMNS}, kind: category}}}}", "  transforms: [Standardize]\n"),
         ["kind"], loss=cross_entropy, figures=accuracy, report=classes_report(KINDS), predicted=classes_columns(KINDS, "kind"), scaled=("x",)),

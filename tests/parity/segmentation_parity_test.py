@@ -175,9 +175,8 @@ def test_a_training_on_crops_is_evaluated_on_whole_pictures(tmp_path):
     (tmp_path / "recipe.yaml").write_text(CROPS.format(root=tmp_path, classes=CLASSES, more=""))
     lines, run = reference.run_trainrun(str(tmp_path / "recipe.yaml"), tmp_path / "run")
     [own] = [line for line in lines if line["split"] == "eval"]
-    [weights] = run.glob("checkpoints/*/model.safetensors")
     net = torch.nn.Sequential(OrderedDict(a=torch.nn.Conv2d(3, 8, 3, padding=1), relu=torch.nn.ReLU(), b=torch.nn.Conv2d(8, CLASSES, 1)))
-    net.load_state_dict(load_file(weights))
+    net.load_state_dict(load_file(run / "checkpoints/latest/model.safetensors"))
     pictures = torch.stack([torch.from_numpy(np.array(Image.open(tmp_path / f"images/a/{i}.bmp"))) for i in range(len(masks))]).permute(0, 3, 1, 2) / 255
     with torch.no_grad():
         logits = net(pictures)
@@ -185,7 +184,7 @@ def test_a_training_on_crops_is_evaluated_on_whole_pictures(tmp_path):
     overlaps = [(((found == c) & (masks == c)).sum() / ((found == c) | (masks == c)).sum()).item() for c in range(CLASSES)]
     assert own["eval/loss"] == pytest.approx(torch.nn.functional.cross_entropy(logits, masks).item(), rel=1e-5)
     assert own["eval/accuracy"] == pytest.approx((found == masks).double().mean().item())
-    assert own["eval/mean_io_u"] == pytest.approx(sum(overlaps) / CLASSES)
+    assert own["eval/mean_iou"] == pytest.approx(sum(overlaps) / CLASSES)
 
 
 def test_masks_of_another_size_than_the_scores_are_refused(tmp_path):
