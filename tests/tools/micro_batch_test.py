@@ -15,7 +15,7 @@ from tests.program import BINARY, CALLED
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 # 1437 training samples: the last batch of an epoch has 57, which pieces of 10 do not divide
 MLP = ["recipes/digits_mlp.yaml", "dataloader.batch_size=60", "training.num_epochs=2"]
-UNET = ["recipes/digits_unet.yaml", "dataloader.batch_size=256", "training.max_steps=2"]
+UNET = ["recipes/digits_unet.yaml", "dataloader.batch_size=128", "training.max_steps=2"]
 
 
 def train(folder, *arguments, memory=None, code=0):
@@ -70,13 +70,13 @@ def test_auto_is_what_fits_and_a_resume_keeps_it(tmp_path):
     run = tmp_path / "run"
     auto = [*UNET, "dataloader.micro_batch_size=auto"]
     said = train(tmp_path / "large", *auto, memory="100GB")
-    assert kept(tmp_path / "large") == 256
+    assert kept(tmp_path / "large") == 128
     number, unit = re.search(r"whole batches take ([\d.]+) ([MG])B", said).groups()
     whole, least = float(number) * {"M": 1e6, "G": 1e9}[unit], peak(*UNET, "dataloader.batch_size=1")
     memory = f"{int((whole + least) / 2 / 0.9)}B"  # nine tenths of it are used
     said = train(run, *auto, "--stop-after", "1", memory=memory)
     size = kept(run)
-    assert size < 256 and 256 % size == 0 and f"micro_batch_size: auto is {size}: the most that fits" in said
+    assert size < 128 and 128 % size == 0 and f"micro_batch_size: auto is {size}: the most that fits" in said
     said = train(run, *auto, memory="100GB")
     assert kept(run) == size and f"auto is {size}: as " in said
     assert not (tmp_path / "run-2").exists()
