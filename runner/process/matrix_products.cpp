@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstdlib>
 
+#include "registry/kernels/half_product.h"
 #include "registry/kernels/own_products.h"
 
 namespace trainrun {
@@ -50,6 +51,10 @@ std::string use_own_products() {
   if (is_left_alone()) return "TRAINRUN_PLAIN_MKL is set";
   kernels::use_own_products(true);
   return "";
+}
+
+std::string use_float32_for_halves() {
+  return is_left_alone() ? "TRAINRUN_PLAIN_MKL is set" : kernels::multiply_halves_in_float32();
 }
 
 std::string matrix_products_text() {
