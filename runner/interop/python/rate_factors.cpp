@@ -46,13 +46,14 @@ bool begins_with(const std::string& name, const std::string& beginning) {
 Factors by_layers(const Factors& factors) {
   Factors layers;
   for (const auto& [name, factor] : factors) {
-    const auto is_known = [&](const auto& layer) { return begins_with(name, layer.first); };
+    const auto is_known = [&name = name](const auto& layer) { return begins_with(name, layer.first); };
     if (std::ranges::any_of(layers, is_known)) continue;
     std::string own = name;
     for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1)) {
       const std::string beginning = name.substr(0, dot);
-      const bool is_one = std::ranges::all_of(
-          factors, [&](const auto& other) { return other.second == factor || !begins_with(other.first, beginning); });
+      const bool is_one = std::ranges::all_of(factors, [&beginning, &factor = factor](const auto& other) {
+        return other.second == factor || !begins_with(other.first, beginning);
+      });
       if (!is_one) continue;
       own = beginning;
       break;
