@@ -83,10 +83,20 @@ TRAINRUN_INLINE inline void windows(const ConvPool& s, const float* rows, const 
   });
 }
 
+/// Fetches memory that will soon be read or written, which lies in no cache: between two steps, others fill them.
+inline void fetch(const void* begin, int64_t bytes) {
+  constexpr int64_t kLine = 64;
+  const char* const at = static_cast<const char*>(begin);
+  for (int64_t next = 0; next < bytes; next += kLine) __builtin_prefetch(at + next);
+}
+
 template <int kTaps, bool kRelu, class T>
 void forward(const ConvPool& s, const float* halves, const float* weights, const float* bias, T* y, uint8_t* winners) {
   constexpr int kAtOnce = 2;  // filters that read each column once
+  const int64_t of_image = s.filters * s.out_height * s.out_width, of_row = s.filters * s.out_width;
   for (int64_t row = 0; row < s.out_height; ++row) {
+    fetch(y + of_image + row * of_row, of_row * static_cast<int64_t>(sizeof(T)));
+    if (winners != nullptr) fetch(winners + of_image + row * of_row, of_row);
     for (int64_t next = 0; next < s.out_width; next += kLanes) {
       const int64_t last = s.out_width - kLanes;  // the row's last windows are all computed at once, some of them again
       const int64_t w = last < 0 ? 0 : lesser(next, last);
@@ -118,6 +128,9 @@ void backward_of_filter(const ConvPool& s, const float* halves, int64_t images, 
   Floats of_bias{};
   const int64_t of_image = s.filters * s.out_height * s.out_width;
   for (int64_t n = 0; n < images; ++n) {
+    const int64_t plane = s.out_height * s.out_width, ahead = (n + 1) * of_image;
+    fetch(grad_y + ahead, plane * static_cast<int64_t>(sizeof(T)));
+    fetch(winners + ahead, plane);
     for (int64_t row = 0; row < s.out_height; ++row) {
       for (int64_t w = 0; w < s.out_width; w += kLanes) {
         const int64_t place = n * of_image + row * s.out_width + w, left = s.out_width - w;
