@@ -203,7 +203,7 @@ void add_explain(CLI::App& app, Program& program) {
       std::fputs(resolved_text(with_defaults(loaded.resolved, program.catalog)).c_str(), stdout);
       return;
     }
-    print_schedule_notes(loaded, program);
+    note_schedule(loaded, note_printer(program));
     if (arguments->world_size) {
       arguments->scale.world_size = *arguments->world_size;
       return explain_scale(*arguments, loaded);

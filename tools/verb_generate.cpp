@@ -261,6 +261,9 @@ void generate_from(const GenerateArguments& arguments, Program& program) {
     return generate(with_given(pretrained.model(), arguments, true), arguments, program.quiet);
   }
   TrainedRun run(find_trained(path), arguments.run.overrides, program.catalog);
+  for (const std::string& note : run.notes()) {
+    if (!program.quiet) std::fprintf(stderr, "note: %s\n", note.c_str());
+  }
   const EvaluationScope scope(run.callbacks());
   run.model().train(false);
   const LanguageModel model = language_model_of(run.recipe(), run.model(), run.device(), run.contract().dataset);

@@ -21,10 +21,13 @@ const char* verdict(const LoadedRecipe& loaded) {
                         : "valid as far as can be told before the model is fetched";
 }
 
-nlohmann::ordered_json to_json(const Problem& problem) {
+/// A note has no code, since it is no fault.
+nlohmann::ordered_json to_json(const Problem& problem, bool is_fault) {
   nlohmann::ordered_json json;
-  const std::string code = code_text(code_of(problem));
-  json["code"] = code.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(code);
+  if (is_fault) {
+    const std::string code = code_text(code_of(problem));
+    json["code"] = code.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(code);
+  }
   json["file"] = problem.place.file ? nlohmann::ordered_json(*problem.place.file) : nlohmann::ordered_json();
   json["line"] = problem.place.line;
   json["column"] = problem.place.column;
@@ -33,26 +36,30 @@ nlohmann::ordered_json to_json(const Problem& problem) {
   return json;
 }
 
-void print_json(const std::string& path, const char* verdict, const std::vector<Problem>& problems) {
+void print_json(const std::string& path, const char* verdict, const std::vector<Problem>& problems,
+                const std::vector<Problem>& notes) {
   nlohmann::ordered_json json = {{"recipe", path}, {"valid", problems.empty()}, {"verdict", verdict}};
-  json["problems"] = nlohmann::ordered_json::array();
-  for (const Problem& problem : problems) json["problems"].push_back(to_json(problem));
+  json["problems"] = json["notes"] = nlohmann::ordered_json::array();
+  for (const Problem& problem : problems) json["problems"].push_back(to_json(problem, true));
+  for (const Problem& note : notes) json["notes"].push_back(to_json(note, false));
   std::fputs((json.dump(2) + "\n").c_str(), stdout);
 }
 
 void validate(const RecipeArguments& arguments, const std::string& accelerate, bool as_json, Program& program) {
+  std::vector<Problem> notes;
+  const NoteTaker note = as_json ? [&](const Problem& one) { notes.push_back(one); } : note_printer(program);
   try {
-    const LoadedRecipe loaded = load_with_notes(arguments, accelerate, program);
-    print_schedule_notes(loaded, program);
-    if (as_json) return print_json(arguments.path, verdict(loaded), {});
+    const LoadedRecipe loaded = load_with_notes(arguments, accelerate, program, note);
+    note_schedule(loaded, note);
+    if (as_json) return print_json(arguments.path, verdict(loaded), {}, notes);
     if (!program.quiet) std::printf("%s: %s\n", arguments.path.c_str(), verdict(loaded));
   } catch (const RecipeError& error) {
     if (!as_json) throw;
-    print_json(arguments.path, "not valid", error.problems());
+    print_json(arguments.path, "not valid", error.problems(), notes);
     program.exit_code = kWrongInput;
   } catch (const DataError& error) {  // drop_last that leaves no batch
     if (!as_json) throw;
-    print_json(arguments.path, "not valid", {{{}, "dataset.train", error.what()}});
+    print_json(arguments.path, "not valid", {{{}, "dataset.train", error.what()}}, notes);
     program.exit_code = kWrongInput;
   }
 }
@@ -66,7 +73,7 @@ void add_validate(CLI::App& app, Program& program) {
   add_recipe_arguments(*verb, *arguments);
   add_accelerate_option(*verb, *accelerate);
   const auto as_json = std::make_shared<bool>();
-  verb->add_flag("--json", *as_json, "print one JSON object, with each error's place and code");
+  verb->add_flag("--json", *as_json, "print one JSON object, with each error's place and code, and each note's place");
   verb->callback([&program, arguments, accelerate, as_json] { validate(*arguments, *accelerate, *as_json, program); });
 }
 

@@ -76,10 +76,13 @@ BundlePart program_part(const NeededLibraries& needed, const std::vector<std::st
 }
 
 /// The checkpoints that go along, by their names: the one that predicts and, where the bundle trains, the newest.
-std::vector<fs::path> checkpoints_of(const TrainedModel& trained, bool with_data) {
+std::vector<fs::path> checkpoints_of(const TrainedModel& trained, bool with_data, std::vector<std::string>& notes) {
   std::vector<fs::path> found = {fs::canonical(trained.checkpoint)};
   if (!with_data || trained.run.empty()) return found;
-  const auto newest = CheckpointStore::find_newest(trained.run + "/checkpoints", [](const std::string&) {});
+  const auto note = [&](const std::string& text) {
+    if (std::ranges::find(notes, text) == notes.end()) notes.push_back(text);
+  };
+  const auto newest = CheckpointStore::find_newest(trained.run + "/checkpoints", note);
   if (newest && fs::canonical(*newest) != found[0]) found.push_back(fs::canonical(*newest));
   return found;
 }
@@ -240,7 +243,8 @@ BundleReport write_bundle(const BundleOptions& options, Catalog& catalog) {
   if (record.state != RunRecord::State::kFinished) {
     report.notes.push_back("the run is not finished (" + run_text(record) + "); what it has saved is bundled");
   }
-  const std::vector<fs::path> checkpoints = checkpoints_of(trained, options.with_data);
+  report.notes.insert(report.notes.end(), trained.notes.begin(), trained.notes.end());
+  const std::vector<fs::path> checkpoints = checkpoints_of(trained, options.with_data, report.notes);
   const json state = CheckpointStore::verify(checkpoints[0].string());
   const BundledRecipe recipe = recipe_of(trained, state, options.with_data);
   const TrainedRun run(trained, overrides_for(recipe), catalog);  // it can be opened, and its plugins are loaded now

@@ -1,15 +1,20 @@
 #include "runner/loggers/tensorboard.h"
 
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <chrono>
 #include <filesystem>
 #include <optional>
+#include <vector>
 
 #include "registry/formats/files/file_io.h"
+#include "registry/language/error.h"
 #include "runner/loggers/appended_file.h"
+#include "runner/loggers/earlier_events.h"
 #include "runner/loggers/tfevents.h"
 
 namespace trainrun {
@@ -18,17 +23,27 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "events.out.tfevents.";
+constexpr const char* kRecipe = "recipe/text_summary";
 
 double wall_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// The newest of the times in the names of the folder's event files; 0: there is none.
-int64_t newest_time_in(const std::string& folder) {
-  int64_t newest = 0;
+/// The folder's event files, in the order in which TensorBoard reads them.
+std::vector<std::string> event_files_in(const std::string& folder) {
+  std::vector<std::string> paths;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename();
-    if (!name.starts_with(kPrefix)) continue;
+    if (entry.path().filename().string().starts_with(kPrefix)) paths.push_back(entry.path().string());
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+/// The newest of the times in the names of event files; 0: there is none.
+int64_t newest_time_of(const std::vector<std::string>& paths) {
+  int64_t newest = 0;
+  for (const std::string& path : paths) {
+    const std::string name = fs::path(path).filename();
     int64_t time = 0;
     std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), time);
     newest = std::max(newest, time);
@@ -76,21 +91,40 @@ class TensorBoardLogger : public Logger, public TensorSink {
  private:
   static std::string version() { return framed_record(version_event(wall_time())); }
 
+  /// What earlier files show of the step that the run goes on after, and what this process does not write again: a
+  /// restart event hides all of that step, since it has no finer measure.
+  static std::string events_to_keep(const std::vector<std::string>& files, const RunInfo& start) {
+    std::string kept;
+    try {
+      for (const std::string& message : shown_events(files, start.start_step)) {
+        const EarlierEvent event = read_event(message);
+        const bool comes_again = event.tag == kRecipe || event.has_picture ||  // of the batch that comes next
+                                 (start.evaluation_due && event.tag.starts_with("eval/"));
+        if (!comes_again) kept += framed_record(message);
+      }
+    } catch (const DataError& error) {
+      spdlog::warn("tensorboard: {}; what it has of step {} is not shown any more", error.what(), start.start_step);
+    }
+    return kept;
+  }
+
   /// Where the disk does not let it, the next event tries again.
   void begin() {
     if (!start_) return;
     if (!file_) {
       create_folders(folder_);
-      const int64_t newest_time = newest_time_in(folder_);
-      file_.emplace(new_path_in(folder_, newest_time));
-      goes_on_ = newest_time > 0 || start_->start_step > 0;
+      const std::vector<std::string> earlier = event_files_in(folder_);
+      kept_ = events_to_keep(earlier, *start_);
+      file_.emplace(new_path_in(folder_, newest_time_of(earlier)));
+      goes_on_ = !earlier.empty() || start_->start_step > 0;
     }
     std::string events = version();
-    if (goes_on_) events += framed_record(restart_event(wall_time(), start_->start_step));
+    if (goes_on_) events += framed_record(restart_event(wall_time(), start_->start_step)) + kept_;
     if (graph_) events += framed_record(graph_event(wall_time(), *graph_));
-    file_->append(events + framed_record(text_event(wall_time(), start_->start_step, "recipe/text_summary",
+    file_->append(events + framed_record(text_event(wall_time(), start_->start_step, kRecipe,
                                                     "```yaml\n" + start_->recipe + "```\n")));
     start_.reset();
+    kept_.clear();
   }
 
   void append(const std::string& event) {
@@ -112,6 +146,7 @@ class TensorBoardLogger : public Logger, public TensorSink {
   std::optional<AppendedFile> file_;  // from on_start on
   std::optional<RunInfo> start_;      // until it is written
   bool goes_on_ = false;              // where another file ends
+  std::string kept_;                  // of other files: `events_to_keep`
   bool lacks_version_ = false;        // the file was made anew, and its first record is still to come
 };
 

@@ -142,7 +142,7 @@ std::string version_event(double wall_time) {
 }
 
 std::string restart_event(double wall_time, int64_t step) {
-  std::string message = begin_event(wall_time, step + 1);
+  std::string message = begin_event(wall_time, step);
   protozero::pbf_writer event(message);
   protozero::pbf_writer(event, tag(EventField::kSessionLog)).add_enum(kStatusOfSessionLog, kSessionStart);
   return message;

@@ -19,7 +19,8 @@ std::string framed_record(std::string_view message);
 
 /// What a file begins with: its format.
 std::string version_event(double wall_time);
-/// Tells readers that the run goes on after `step`: what files of before hold of later steps is hidden.
+/// Tells readers that the run goes on after `step`: what came before, in files of before, too, of this step and of later
+/// ones is hidden.
 std::string restart_event(double wall_time, int64_t step);
 /// Scalars, as float32, which is what TensorBoard shows.
 std::string scalars_event(double wall_time, int64_t step, const Figures& figures);

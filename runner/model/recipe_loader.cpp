@@ -202,7 +202,8 @@ LoadedRecipe load(const std::string& path, const std::vector<std::string>& overr
     use_kept_tokenizers(source.value, learnt.is_object() ? learnt.value("tokenizers", nlohmann::json()) : nullptr,
                         std::filesystem::path(path).parent_path().string(), loaded.kept_notes);
     if (!source.value.find("name")) {
-      source.value.set("name", {}, Value::scalar(std::filesystem::path(path).stem().string(), true, {}));
+      const std::string stem = std::filesystem::path(path).stem().string();
+      source.value.set("name", {}, Value::scalar(stem, true, source.value.place()));
     }
     load_plugins(source, catalog, problems);
     const size_t num_source_problems = problems.size();

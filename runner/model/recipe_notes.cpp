@@ -21,7 +21,7 @@ const std::set<std::string>& adaptive_optimizers() {
 
 /// Schedulers that set the rate themselves, whatever the optimizer's is.
 const std::set<std::string>& rate_setters() {
-  static const std::set<std::string> names = {"OneCycleLR", "CyclicLR", "Piecewise"};
+  static const std::set<std::string> names = {"OneCycleLR", "CyclicLR"};
   return names;
 }
 
@@ -40,6 +40,8 @@ void note_rate(const Recipe& recipe, std::vector<Problem>& notes) {
   const bool adaptive = adaptive_optimizers().contains(recipe.optimizer.type);
   if (*rate == 0) {
     note("is 0: the weights will not change");
+  } else if (recipe.scheduler && recipe.scheduler->type == "Piecewise") {
+    return;  // its factors may be the rates themselves, of an lr of 1
   } else if (*rate < kTooSmallRate) {
     note("is " + number + ", which is too small to change weights in float32");
   } else if (*rate >= (adaptive ? 1 : kTooLargeRate)) {

@@ -230,6 +230,17 @@ void relate_keys(Fields<Recipe>& f) {
             .at = key,
             .message = "cannot have a control character, such as a line end or a tab"});
   }
+  // Without output_dir it is the name of a folder in runs, which must not be any other folder.
+  f.rule({.all = {the("name").matches("^[^/]*$")},
+          .at = "name",
+          .message = "cannot have a '/', because it is the name of one folder, runs/NAME; for a run in another folder, "
+                     "write output_dir"});
+  f.rule({.all = {the("name").matches(R"(^(?!\.\.?$))")},
+          .at = "name",
+          .message = "cannot be '{name}', which stands for another folder than the run's own"});
+  f.rule({.all = {the("name").matches("^(?!-)")},
+          .at = "name",
+          .message = "cannot begin with '-', which commands take for the beginning of an option"});
   f.relation(json::parse(R"({"properties": {"device": {"not": {"type": "string", "pattern": "^[^$]*$", "not": {
                                  "pattern": "^(auto|cpu|cuda(:(0|[1-9][0-9]?))?)$"}}}}})"));
   f.relation(json::parse(  // what is best is known from evaluations
@@ -265,13 +276,19 @@ void describe_processes(Fields<Recipe>& f) {
 
 void Recipe::describe(Fields<Recipe>& f) {
   f.optional("version", &Recipe::version).at_least(1).at_most(1).doc("version of the recipe language");
-  f.optional("name", &Recipe::name).doc("name of the run; the file's name by default");
+  f.optional("name", &Recipe::name)
+      .not_empty("needs at least one character: a name, such as that of the recipe's file, which it is by default")
+      .doc(
+          "name of the run, and of its folder in runs: without '/' and control characters, and with no '-' at the "
+          "beginning; the file's name by default");
   f.optional("seed", &Recipe::seed)
       .at_least(0)
       .doc("seed of all random numbers: initial weights, order of samples, dropout");
   f.optional("deterministic", &Recipe::deterministic)
       .doc("use only deterministic algorithms; an operation that has none is an error");
-  f.optional("output_dir", &Recipe::output_dir).doc("folder of the run; runs/NAME by default");
+  f.optional("output_dir", &Recipe::output_dir)
+      .not_empty("needs at least one character: the path of a folder; without output_dir it is runs/NAME")
+      .doc("folder of the run; runs/NAME by default");
   f.optional("plugins", &Recipe::plugins).doc("shared libraries that register more components");
   f.required("model", &Recipe::model).doc("the layers");
   f.optional("models", &Recipe::models)

@@ -110,7 +110,8 @@ void ReplayedRun::read_states() {
   if (resume == "auto" || resume == "no") {
     states_.emplace_back();
   } else {
-    const std::string start = checkpoint_to_go_on_from(resume);
+    const std::string start =
+        checkpoint_to_go_on_from(resume, [&](const std::string& note) { notes_.push_back(note); });
     if (!fs::exists(start)) throw Error(path_ + " began with " + resume + ", which is not there any more");
     states_.push_back(stored_at(start));
     states_.back().is_own = false;

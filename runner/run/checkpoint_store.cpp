@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -194,7 +195,7 @@ enum class Unusable { kThrow, kLeaveAlone };
 
 /// How many checkpoints could not be read, and why.
 struct Passed {
-  size_t damaged = 0;
+  std::map<std::string, std::string> damaged;  // what is wrong with each, by its name
   size_t removed = 0;
 };
 
@@ -209,7 +210,7 @@ std::vector<Found> scan(const std::string& folder, Unusable unusable, const Warn
     } catch (const RemovedCheckpoint&) {
       if (passed) ++passed->removed;
     } catch (const CheckpointError& error) {
-      if (passed) ++passed->damaged;
+      if (passed) passed->damaged[name] = error.what();
       warn(std::string("skipped a checkpoint: ") + error.what());
     } catch (const UnusableCheckpoint&) {
       if (unusable == Unusable::kThrow) throw;
@@ -247,6 +248,17 @@ void ignore(const std::string&) {}
   throw RemovedCheckpoint(folder + ": " + std::to_string(CheckpointStore::kMostChoices) +
                           " times each checkpoint was removed before it could be read: the run in progress there saves "
                           "faster than that; try again later, or have it keep more (checkpoint.keep_last)");
+}
+
+/// With what is wrong with the last one by name: who only reads a run may not have heard of any.
+[[noreturn]] void throw_all_damaged(const std::string& folder, const std::map<std::string, std::string>& faults) {
+  throw CheckpointError(
+      folder + ": " +
+      (faults.size() == 1 ? "the only checkpoint is damaged: "
+                          : "all " + std::to_string(faults.size()) + " checkpoints are damaged; the last by name: ") +
+      faults.rbegin()->second +
+      ". Nothing was changed; put back a whole checkpoint, or train with checkpoint.resume=no to "
+      "start from the beginning in another folder");
 }
 
 }  // namespace
@@ -392,19 +404,15 @@ std::optional<std::string> CheckpointStore::find_newest(const std::string& folde
       } catch (const RemovedCheckpoint&) {
         ++passed.removed;
       } catch (const CheckpointError& error) {
-        ++passed.damaged;
+        passed.damaged[it->name] = error.what();
         warn(std::string("skipped a checkpoint: ") + error.what());
       }
     }
     if (passed.removed == 0) break;
   }
   if (passed.removed > 0) throw_always_removed(folder);
-  if (passed.damaged == 0) return std::nullopt;
-  throw CheckpointError(
-      folder + ": " +
-      (passed.damaged == 1 ? "the only checkpoint is" : "all " + std::to_string(passed.damaged) + " checkpoints are") +
-      " damaged, as said above. Nothing was changed; put back a whole one, or write "
-      "checkpoint.resume=no to start from the beginning in another folder");
+  if (passed.damaged.empty()) return std::nullopt;
+  throw_all_damaged(folder, passed.damaged);
 }
 
 json CheckpointStore::verify(const std::string& path) {

@@ -17,10 +17,10 @@ bool is_run(const fs::path& path) {
 
 }  // namespace
 
-std::string checkpoint_to_go_on_from(const std::string& path) {
+std::string checkpoint_to_go_on_from(const std::string& path, const std::function<void(const std::string&)>& warn) {
   if (!is_run(path)) return path;
   const fs::path checkpoints = fs::path(path) / "checkpoints";
-  const auto newest = CheckpointStore::find_newest(checkpoints.string(), [](const std::string&) {});
+  const auto newest = CheckpointStore::find_newest(checkpoints.string(), warn);
   if (!newest) throw Error("checkpoint.resume: the run in " + path + " has no complete checkpoint");
   return *newest;
 }

@@ -53,6 +53,14 @@ Component<MetricKind> metric_of(const ExtraMetric& extra, const Catalog& catalog
   return std::move(*metric);
 }
 
+bool has_whole_checkpoint(const std::filesystem::path& run) {
+  try {
+    return CheckpointStore::find_newest(run / "checkpoints", [](const std::string&) {}).has_value();
+  } catch (const CheckpointError&) {  // it has only damaged ones
+    return false;
+  }
+}
+
 /// "; runs/a-3 has one": of the runs whose folders were named after this one's, the newest that has a checkpoint; or "".
 std::string later_run_text(const std::string& path) {
   constexpr int kMost = 100;
@@ -60,7 +68,7 @@ std::string later_run_text(const std::string& path) {
   for (int number = 2; number < kMost; ++number) {
     const std::filesystem::path other = path + "-" + std::to_string(number);
     if (!std::filesystem::exists(other)) break;
-    if (CheckpointStore::find_newest(other / "checkpoints", [](const std::string&) {})) found = other.string();
+    if (has_whole_checkpoint(other)) found = other.string();
   }
   return found.empty() ? "" : "; " + found + " has one";
 }
@@ -85,12 +93,14 @@ TrainedModel find_trained(const std::string& run_or_checkpoint) {
   }
   const fs::path checkpoints = path / "checkpoints";
   if (fs::exists(checkpoints / "best")) return {path / "recipe.yaml", checkpoints / "best", path};
-  const auto newest = CheckpointStore::find_newest(checkpoints, [](const std::string&) {});
+  std::vector<std::string> notes;
+  const auto newest =
+      CheckpointStore::find_newest(checkpoints, [&](const std::string& note) { notes.push_back(note); });
   if (!newest) {
     throw Error(path.string() + " has no complete checkpoint: it stopped before one was saved" +
                 later_run_text(path.string()));
   }
-  return {path / "recipe.yaml", *newest, path};
+  return {path / "recipe.yaml", *newest, path, std::move(notes)};
 }
 
 TrainedRun::TrainedRun(const TrainedModel& trained, const std::vector<std::string>& overrides, Catalog& catalog,
@@ -101,7 +111,8 @@ TrainedRun::TrainedRun(const TrainedModel& trained, const std::vector<std::strin
   const json learnt = learnt_in(*checkpoint);
   loaded_ = load_trained_recipe(trained.recipe, overrides, catalog, learnt);
   Recipe& recipe = loaded_.recipe;
-  notes_ = loaded_.kept_notes;
+  notes_ = trained.notes;
+  notes_.insert(notes_.end(), loaded_.kept_notes.begin(), loaded_.kept_notes.end());
   contract_ = DataContract::from_json(learnt, recipe, notes_);
   for (const ExtraMetric& extra : extra_metrics ? extra_metrics(recipe) : std::vector<ExtraMetric>()) {
     recipe.metrics.push_back(metric_of(extra, catalog));

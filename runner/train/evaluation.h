@@ -19,9 +19,10 @@ namespace trainrun {
 
 /// What a run left, or one checkpoint of it.
 struct TrainedModel {
-  std::string recipe;      // RUN/recipe.yaml
-  std::string checkpoint;  // RUN/checkpoints/NAME
-  std::string run = {};    // in which it was chosen; "" where the user named it
+  std::string recipe;                   // RUN/recipe.yaml
+  std::string checkpoint;               // RUN/checkpoints/NAME
+  std::string run = {};                 // in which it was chosen; "" where the user named it
+  std::vector<std::string> notes = {};  // the damaged checkpoints that were passed over
 };
 
 /// Finds recipe and checkpoint of a run's folder (its best checkpoint, else its newest whole one) or of a checkpoint's

@@ -52,10 +52,12 @@ GroupTimeouts timeouts_of(const DistributedSection& section) {
 
 }  // namespace
 
-std::unique_ptr<Scheduler> build_scheduler(const Job& job) {
+std::unique_ptr<Scheduler> build_scheduler(const Job& job) { return build_scheduler(job, job.rates); }
+
+std::unique_ptr<Scheduler> build_scheduler(const Job& job, std::vector<GroupRates> base) {
   if (!job.recipe.scheduler) return nullptr;
   SchedulerInputs inputs;
-  inputs.base = job.rates;
+  inputs.base = std::move(base);
   inputs.total_steps = job.total_steps();
   if (job.recipe.scheduler->common.interval == Interval::kEpoch) {
     const int64_t in_epoch = steps_of(job.progress.batch, job.recipe.training.gradient_accumulation_steps);
@@ -291,10 +293,13 @@ bool Job::is_line_due(int64_t step) const {
 
 void Job::set_rates() {
   if (!scheduler) return;
-  scheduler->set(
-      recipe.scheduler->common.interval == Interval::kEpoch ? progress.epoch : progress.step - progress.skipped_steps,
-      rates);
+  scheduler->set(scheduler_time(), rates);
   scale_rates(rates);
+}
+
+int64_t Job::scheduler_time() const {
+  return recipe.scheduler->common.interval == Interval::kEpoch ? progress.epoch
+                                                               : progress.step - progress.skipped_steps;
 }
 
 void Job::build_callbacks() {

@@ -77,6 +77,8 @@ class Job {
   bool counts_gradients(int64_t step) const;
   /// Rates for the next step.
   void set_rates();
+  /// The finished steps, or epochs, that the recipe's scheduler counts.
+  int64_t scheduler_time() const;
   /// Whether this process is the one that writes and speaks: rank 0.
   bool is_main() const { return group->is_main(); }
   int64_t world_size() const { return group->world_size(); }
@@ -172,5 +174,7 @@ class Job {
 
 /// Counted over the whole job, from where it stands; null: constant rates.
 std::unique_ptr<Scheduler> build_scheduler(const Job& job);
+/// The same if the job's rates were `base`.
+std::unique_ptr<Scheduler> build_scheduler(const Job& job, std::vector<GroupRates> base);
 
 }  // namespace trainrun

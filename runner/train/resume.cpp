@@ -97,11 +97,10 @@ bool Job::restore_folder() {
 
 std::optional<std::string> Job::checkpoint_to_resume() {
   std::optional<std::string> from;
-  if (folder->continues()) {
-    from = checkpoints->store().newest([](const std::string& text) { spdlog::warn(text); });
-  }
+  const auto warn = [](const std::string& text) { spdlog::warn(text); };
+  if (folder->continues()) from = checkpoints->store().newest(warn);
   const std::string& wanted = recipe.checkpoint.resume;
-  if (!from && wanted != "auto" && wanted != "no") from = checkpoint_to_go_on_from(wanted);
+  if (!from && wanted != "auto" && wanted != "no") from = checkpoint_to_go_on_from(wanted, warn);
   return from;
 }
 

@@ -18,6 +18,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr const char* kLr = "optimizer.lr";
+
 /// What may be changed: a job can take it between two steps, and a resumed one again.
 struct Changeable {
   const char* key;
@@ -100,13 +102,57 @@ std::string why_not_lr(const Job& job, const std::string& value) {
   return "";
 }
 
-/// As if the recipe had said so: the scheduler goes on from there.
-void set_lr(Job& job, const std::string& value) {
+/// The rates that schedules begin with, if the recipe's `lr` were `lr`.
+std::vector<GroupRates> base_rates(const Job& job, double lr) {
   const double factor = job.recipe.lr_factor(job.world_size());
   const std::vector<bool> follow = follow_lr(job);
   std::vector<GroupRates> rates = job.optimizer->initial_rates();
-  for (size_t i = 0; i < rates.size(); ++i) rates[i].lr = (follow[i] ? *parse_number(value) : rates[i].lr) * factor;
-  job.rates = std::move(rates);
+  for (size_t i = 0; i < rates.size(); ++i) rates[i].lr = (follow[i] ? lr : rates[i].lr) * factor;
+  return rates;
+}
+
+/// In how many of the scheduler's next steps (or epochs: its interval) the rates are the same whatever the recipe's `lr`
+/// is, from the next one on; nothing where that holds to the end of the job.
+std::optional<int64_t> idle_length(const Job& job, double lr) {
+  if (!job.scheduler) return 0;
+  constexpr int64_t kMostLooked = 1'000'000;  // a tenth of a second
+  std::vector<GroupRates> rates = base_rates(job, lr);
+  std::vector<GroupRates> others = base_rates(job, lr == 0 ? 1 : 2 * lr);
+  const auto scheduler = build_scheduler(job, rates);
+  const auto other = build_scheduler(job, others);
+  const bool by_epoch = job.recipe.scheduler->common.interval == Interval::kEpoch;
+  const int64_t steps = job.total_steps() - job.progress.step;
+  const int64_t left = by_epoch ? steps / job.steps_per_epoch() + 1 : steps;
+  const int64_t stride = left / kMostLooked + 1;
+  for (int64_t i = 0; i < left; i += stride) {
+    scheduler->set(job.scheduler_time() + i, rates);
+    other->set(job.scheduler_time() + i, others);
+    const auto is_same = [](const GroupRates& a, const GroupRates& b) { return a.lr == b.lr; };
+    if (!std::ranges::equal(rates, others, is_same)) return i;
+  }
+  return std::nullopt;
+}
+
+/// Why a change of lr would change nothing; or "".
+std::string why_idle(const Job& job, const std::string& value) {
+  if (idle_length(job, *parse_number(value))) return "";
+  return std::string(kLr) + ": no learning rate that " + job.recipe.scheduler->type +
+         " sets from here to the end of the job depends on it";
+}
+
+/// ", but before step 500 …": where a change of lr counts only later; or "".
+std::string lateness(const Job& job, const std::string& value) {
+  const int64_t length = idle_length(job, *parse_number(value)).value_or(0);
+  if (length == 0) return "";
+  const bool by_epoch = job.recipe.scheduler->common.interval == Interval::kEpoch;
+  const std::string begin = by_epoch ? "epoch " + std::to_string(job.progress.epoch + length) + ", counted from 0,"
+                                     : "step " + std::to_string(job.progress.step + length + 1);
+  return ", but before " + begin + " no learning rate that " + job.recipe.scheduler->type + " sets depends on it";
+}
+
+/// As if the recipe had said so: the scheduler goes on from there.
+void set_lr(Job& job, const std::string& value) {
+  job.rates = base_rates(job, *parse_number(value));
   if (job.scheduler) {
     job.scheduler = build_scheduler(job);
   } else {
@@ -126,7 +172,7 @@ std::vector<double> next_rates(Job& job) {
 
 const std::vector<Changeable>& changeable() {
   static const std::vector<Changeable> all = {
-      {"optimizer.lr", lr_of_recipe, why_not_lr, set_lr},
+      {kLr, lr_of_recipe, why_not_lr, set_lr},
       {"logging.every_steps", [](const Job& job) { return std::to_string(job.recipe.logging.every_steps); },
        [](const Job&, const std::string& value) { return why_not_a_number_of_steps(value); },
        [](Job& job, const std::string& value) { job.changed.log_every = parse_integer(value); }},
@@ -230,6 +276,7 @@ std::vector<RunChange> RunChanges::asked_changes() {
     std::string fault;
     for (const auto& [key, value] : command.settings) {
       if (fault.empty()) fault = why_not(job_, key, value);
+      if (fault.empty() && key == kLr) fault = why_idle(job_, value);
     }
     if (!fault.empty()) {
       job_.control->answer(command, false, fault + "; nothing is changed");
@@ -239,6 +286,7 @@ std::vector<RunChange> RunChanges::asked_changes() {
     for (const auto& [key, value] : command.settings) {
       const std::string before = value_now(job_, key);
       said += (said.empty() ? "" : ", ") + key + " is " + value + ", it was " + before;
+      if (key == kLr) said += lateness(job_, value);
       changes.push_back(
           {step, static_cast<int64_t>(std::time(nullptr)), key, before, value, changeable(key)->of_recipe(job_)});
     }
@@ -250,7 +298,7 @@ std::vector<RunChange> RunChanges::asked_changes() {
 void RunChanges::make(const RunChange& change) {
   const std::vector<double> before = next_rates(job_);
   changeable(change.key)->set(job_, change.value);
-  const bool is_idle = change.key == std::string("optimizer.lr") && job_.scheduler &&
+  const bool is_idle = change.key == kLr && job_.scheduler &&
                        parse_number(change.value) != parse_number(change.before) && next_rates(job_) == before;
   if (is_idle) {
     spdlog::warn("trainrun ctl: {} sets learning rates that do not depend on optimizer.lr, at this step at least",

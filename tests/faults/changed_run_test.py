@@ -6,12 +6,14 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import stat
 import subprocess
 
 import pytest
 
+from tests.forged_state import forge
 from tests.program import CALLED
 
 ROWS = 1000
@@ -200,15 +202,6 @@ def test_a_recipe_that_cannot_be_read_now_stops_the_run(folder):
     assert not (folder / "o-2").exists()
 
 
-def forge(path: pathlib.Path, **keys):
-    """With a digest that holds."""
-    state = json.loads(path.read_text())
-    del state["digest"]
-    lines = json.dumps({**state, **keys}, indent=2, sort_keys=True).split("\n", 1)[1] + "\n"
-    digest = hashlib.sha256(("{\n" + lines).encode()).hexdigest()
-    path.write_text('{\n  "digest": "' + digest + '",\n' + lines)
-
-
 @pytest.mark.parametrize("keys,message", [
     ({"format": 2, "versions": {"trainrun": "8.0"}}, "has format 2, written by trainrun 8.0; this is trainrun "),
     ({"random": [{"cpu": "zz"}]}, "the state of the random numbers is not in hexadecimal digits"),
@@ -238,7 +231,23 @@ def test_where_all_checkpoints_are_damaged_nothing_is_begun_in_their_place(folde
     for path in (folder / "o/checkpoints").glob("step-*/model.safetensors"):
         if not path.is_symlink():
             path.write_bytes(path.read_bytes()[:-1])
-    assert_stops(folder, "checkpoints are damaged, as said above")
+    fault = r"all \d+ checkpoints are damaged; the last by name: \S*o/checkpoints/step-\d+/model.safetensors: has \d+ bytes, expected \d+\. Nothing was changed"
+    assert_stops(folder, "checkpoints are damaged; the last by name: ")
+    for verb in (["eval"], ["predict"], ["export", "--output", "m.safetensors"], ["run", "recipe.yaml", "output_dir=other", "checkpoint.resume=o"]):
+        words = verb if verb[0] == "run" else [verb[0], "o", *verb[1:]]
+        done = subprocess.run([CALLED, *words], cwd=folder, capture_output=True, text=True, timeout=100, check=False)
+        assert done.returncode == 1 and re.search(fault, done.stdout + done.stderr), done.stdout + done.stderr
+
+
+def test_who_reads_a_run_hears_of_a_damaged_checkpoint_that_is_passed_over(folder):
+    newest = (folder / "o/checkpoints/latest").resolve()
+    (folder / "o/checkpoints/best").unlink(missing_ok=True)
+    path = newest / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-1])
+    said = f"skipped a checkpoint: o/checkpoints/{newest.name}/model.safetensors: has "
+    for words in (["eval", "o"], ["run", "recipe.yaml", "output_dir=other", "checkpoint.resume=o"]):
+        done = subprocess.run([CALLED, *words], cwd=folder, capture_output=True, text=True, timeout=100, check=False)
+        assert done.returncode == 0 and (done.stdout + done.stderr).count(said) == 1, done.stdout + done.stderr
 
 
 def test_what_a_user_keeps_beside_the_checkpoints_stays(folder):

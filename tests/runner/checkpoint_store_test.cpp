@@ -304,9 +304,12 @@ TEST_CASE("where every checkpoint is damaged, that is an error, not a beginning"
   const auto warn = [&](const std::string& message) { warnings.push_back(message); };
   CHECK_THROWS_AS(store.newest(warn), CheckpointError);
   CHECK(warnings.size() == 2);
-  CHECK(contains(message_of<Error>([&] { store.newest(warn); }), "all 2 checkpoints are damaged"));
-  fs::remove_all(folder / "step-10");
-  CHECK(contains(message_of<Error>([&] { store.newest(warn); }), "the only checkpoint is damaged"));
+  const std::string message = message_of<Error>([&] { store.newest(warn); });
+  CHECK(
+      contains(message, "all 2 checkpoints are damaged; the last by name: " + (folder / "step-20/model.safetensors")));
+  fs::remove_all(folder / "step-20");
+  CHECK(contains(message_of<Error>([&] { CheckpointStore::find_newest(folder.path(), [](const std::string&) {}); }),
+                 "the only checkpoint is damaged: " + (folder / "step-10") + ": is not a whole checkpoint: "));
 }
 
 TEST_CASE("a checkpoint of a newer format is not skipped, and both versions are named") {

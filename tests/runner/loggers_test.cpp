@@ -10,6 +10,7 @@
 
 #include "runner/loggers/appended_file.h"
 #include "runner/loggers/csv_log.h"
+#include "runner/loggers/earlier_events.h"
 #include "runner/loggers/tfevents.h"
 #include "tests/runner/logger_support.h"
 #include "tests/runner/training_support.h"
@@ -351,6 +352,39 @@ TEST_CASE("CRC-32C is RFC 3720's") {
   CHECK(crc32c("123456789") == 0xE3069283);
   CHECK(crc32c(std::string(32, '\0')) == 0x8A9136AA);
   CHECK(crc32c(std::string(32, '\xFF')) == 0x62A8AB43);
+}
+
+TEST_CASE("what event files show of a step ends at a record that is not whole, and a restart hides what came before") {
+  const TemporaryFolder folder;
+  const auto loss = [](int64_t step, double value) { return scalars_event(1, step, {{"train/loss", value}}); };
+  const std::string text = text_event(1, 40, "recipe/text_summary", "text");
+  std::string first = framed_record(version_event(1));
+  for (const std::string& event : {loss(39, 1), loss(40, 2), text, loss(41, 3)}) first += framed_record(event);
+  write_content(folder / "a", first);
+  const auto shown = [&](const std::vector<std::string>& files) {
+    std::vector<std::string> paths;
+    for (const std::string& file : files) paths.push_back(folder / file);
+    return shown_events(paths, 40);
+  };
+  CHECK(shown({}).empty());
+  CHECK(shown({"a"}) == std::vector<std::string>{loss(40, 2), text});
+  write_content(folder / "later", framed_record(restart_event(2, 41)) + framed_record(loss(40, 4)));
+  CHECK(shown({"a", "later"}) == std::vector<std::string>{loss(40, 2), text, loss(40, 4)});
+  std::string torn = framed_record(restart_event(2, 40)) + framed_record(loss(40, 5));
+  const size_t whole = torn.size();
+  torn += framed_record(loss(40, 6));
+  write_content(folder / "b", torn);
+  CHECK(shown({"a", "b"}) == std::vector<std::string>{loss(40, 5), loss(40, 6)});
+  for (const size_t end : {whole, whole + 3, whole + 14, torn.size() - 1}) {
+    write_content(folder / "b", torn.substr(0, end));
+    CHECK(shown({"a", "b"}) == std::vector<std::string>{loss(40, 5)});
+  }
+  torn.back() = static_cast<char>(torn.back() ^ 1);
+  write_content(folder / "b", torn);
+  CHECK(shown({"a", "b"}) == std::vector<std::string>{loss(40, 5)});
+  CHECK(read_event(text).tag == "recipe/text_summary");
+  CHECK(read_event(restart_event(2, 41)).is_restart);
+  CHECK_THROWS_AS(shown({"none"}), DataError);
 }
 
 }  // namespace trainrun

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import os
+import shutil
 import subprocess
 
 import numpy as np
@@ -16,19 +17,20 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 from tensorboard.util import tensor_util
 
+from tests.forged_state import forge
 from tests.program import CALLED
 
 FIELDS = ("step", "epoch", "time", "split")
 TWO_GROUPS = "optimizer={type: SGD, lr: 0.1, param_groups: [{match: bias, lr: 0.01}]}"
 
 
-def train(folder, *arguments, status=0, environment=None):
+def train(folder, *arguments, status=0, environment=None, output="stderr"):
     done = subprocess.run(
         [CALLED, "tests/recipes/digits_small.yaml", f"output_dir={folder}", "training={num_epochs: 2}",
          "logging={every_steps: 10, report_to: [jsonl, csv, tensorboard]}", TWO_GROUPS, "training.max_grad_norm=1", *arguments],
         capture_output=True, text=True, timeout=300, check=False, env={**os.environ, **(environment or {})})
     assert done.returncode == status, done.stdout + done.stderr
-    return done.stderr
+    return getattr(done, output)
 
 
 def jsonl_of(folder):
@@ -43,7 +45,7 @@ def jsonl_of(folder):
 
 
 def tensorboard_of(folder):
-    accumulator = EventAccumulator(str(folder / "tensorboard"), size_guidance={"scalars": 0, "tensors": 0})
+    accumulator = EventAccumulator(str(folder / "tensorboard"), size_guidance={"scalars": 0, "tensors": 0, "histograms": 0, "images": 0})
     accumulator.Reload()
     scalars = {}
     for tag in accumulator.Tags()["scalars"]:
@@ -126,6 +128,26 @@ def test_a_run_that_was_killed_and_goes_on_has_each_figure_once(tmp_path):
     assert {step for _, step in after} >= {10, 40, 50, last, last + 30}
     assert len(list((folder / "tensorboard").iterdir())) == 2
     assert_same(folder)
+
+
+def test_what_comes_after_a_checkpoint_of_its_step_is_there_once_too(tmp_path):
+    """As if the run had been killed right after the evaluation of epoch 1, whose step was saved before: the evaluation is made again, and the next
+    epoch's images are written again; the step's own line and histograms are not. Then killed once more, when the checkpoint had the evaluation."""
+    folder = tmp_path / "run"
+    report = "logging={every_steps: 5, report_to: [console, jsonl, csv, {type: tensorboard, histograms_every: 45, images: 1}]}"
+    train(folder, report)
+    for files, is_due in enumerate([True, False], 2):
+        (folder / "summary.json").unlink()
+        shutil.rmtree(folder / "checkpoints/epoch-0002")
+        forge(folder / "checkpoints/epoch-0001/state.json", evaluation_due=is_due)
+        assert "resumed at step 45/90" in train(folder, report, output="stdout")
+        assert len(list((folder / "tensorboard").iterdir())) == files
+        assert_same(folder)
+        accumulator, scalars = tensorboard_of(folder)
+        assert {("train/loss", 45), ("eval/loss", 45), ("train/loss", 90), ("eval/loss", 90)} <= scalars.keys()
+        assert [event.step for event in accumulator.Images("image/0")] == [0, 45]
+        assert [event.step for event in accumulator.Histograms("weights/0.weight")] == [45, 90]
+        assert [event.step for event in accumulator.Tensors("recipe/text_summary")] == [0, 45]
 
 
 def test_secrets_of_the_environment_do_not_reach_tensorboard(tmp_path):

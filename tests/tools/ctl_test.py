@@ -1,6 +1,7 @@
 """`trainrun ctl` and `trainrun top`: a run is looked at, saved, stopped, profiled and changed while it goes on, and what was changed is
 repeated exactly by a resumed run."""
 
+import contextlib
 import json
 import os
 import re
@@ -37,6 +38,15 @@ def end(job):
     job.kill()
     job.stdout.read()
     job.wait()
+
+
+@contextlib.contextmanager
+def running(folder, *arguments):
+    job = start(folder, *LONG, "training={max_steps: 1000000}", *arguments)
+    try:
+        yield job
+    finally:
+        end(job)
 
 
 def finish(folder, *arguments, status=0):
@@ -144,11 +154,25 @@ def test_a_scheduler_with_its_own_rate_is_not_overruled(tmp_path):
     end(job)
 
 
-def test_a_schedule_with_rates_of_its_own_does_not_follow_and_says_so(tmp_path):
-    job = start(tmp_path / "run", *LONG, "training={max_steps: 1000000}", "scheduler={type: OneCycleLR, max_lr: 0.01}")
-    ctl(tmp_path / "run", "set", "optimizer.lr=1e-4")
-    wait_for(job, "warning: trainrun ctl: OneCycleLR sets learning rates that do not depend on optimizer.lr")
-    end(job)
+@pytest.mark.parametrize("scheduler, type_", [
+    ("{type: OneCycleLR, max_lr: 0.01}", "OneCycleLR"),
+    ("{type: CyclicLR, base_lr: 0.001, max_lr: 0.01, interval: epoch}", "CyclicLR"),
+    ("{type: LinearLR, start_factor: 1, end_factor: 0, total_iters: 5}", "LinearLR"),  # it is 0 by now
+])
+def test_a_rate_on_which_the_schedule_does_not_depend_is_refused(tmp_path, scheduler, type_):
+    folder = tmp_path / "run"
+    with running(folder, f"scheduler={scheduler}"):
+        said = ctl(folder, "set", "logging.every_steps=7", "optimizer.lr=1e-4", status=1)
+        assert f"optimizer.lr: no learning rate that {type_} sets from here to the end of the job depends on it; nothing is changed" in said
+        assert json.loads(ctl(folder, "status"))["changes"] == [] and not (folder / "recipe_history.jsonl").exists()
+
+
+def test_a_rate_on_which_the_schedule_depends_only_later_is_changed_and_the_step_is_named(tmp_path):
+    folder = tmp_path / "run"
+    with running(folder, "scheduler={type: Piecewise, points: [[0, 0], [500000, 0], [500001, 1]]}") as job:
+        said = ctl(folder, "set", "optimizer.lr=1e-4")
+        assert "optimizer.lr is 1e-4, it was 0.003, but before step 500002 no learning rate that Piecewise sets depends on it" in said
+        wait_for(job, "warning: trainrun ctl: Piecewise sets learning rates that do not depend on optimizer.lr, at this step at least")
 
 
 @pytest.mark.parametrize("words, why", [

@@ -110,8 +110,9 @@ def test_json_of_validate_has_each_error_with_its_place_and_code(tmp_path):
     found = json.loads(done.stdout)
     assert done.returncode == 2 and done.stderr == ""
     assert not found["valid"] and [problem["code"] for problem in found["problems"]] == ["T0101", "T0103"]
+    assert found["notes"] == []
     problem = found["problems"][0]
     assert (problem["file"], problem["line"], problem["path"]) == (str(recipe), 9, "optimizer.learning_rate")
     assert problem["message"] == "unknown parameter of SGD; did you mean lr?"
     good = call("validate", "recipes/digits_mlp.yaml", "--json")
-    assert good.returncode == 0 and json.loads(good.stdout) == {"recipe": "recipes/digits_mlp.yaml", "valid": True, "verdict": "valid", "problems": []}
+    assert good.returncode == 0 and json.loads(good.stdout) == {"recipe": "recipes/digits_mlp.yaml", "valid": True, "verdict": "valid", "problems": [], "notes": []}

@@ -141,6 +141,29 @@ def test_what_the_length_makes_of_a_schedule_is_told_before_the_job_starts_too(t
     assert done.returncode == 0 and done.stderr == ""
 
 
+def test_json_of_validate_has_the_notes_with_their_places_and_standard_error_has_none(tmp_path):
+    (tmp_path / "r.yaml").write_text(RECIPE)
+    words = ["dataset.train=!replace {type: Digits, split: train}", "loss=CrossEntropyLoss", "model.layers=[Flatten, {type: Linear, out_features: 10}]",
+             "optimizer.lr=0", "scheduler=PolynomialLR"]
+    done = subprocess.run([CALLED, "validate", "r.yaml", *words, "--json"], cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    found = json.loads(done.stdout)
+    assert done.returncode == 0 and found["valid"] and found["problems"] == [] and done.stderr == "", done.stderr
+    assert {"file": "command line", "line": 4, "column": 14, "path": "optimizer.lr", "message": "is 0: the weights will not change"} in found["notes"]
+    assert [(note["path"], note["line"], note["column"]) for note in found["notes"]] == [("optimizer.lr", 4, 14), ("scheduler", 5, 11)], found["notes"]
+    assert found["notes"][1]["message"].startswith("total_iters of PolynomialLR is 5, but the job has 288 steps")
+
+
+@pytest.mark.parametrize("lr, scheduler, note", [
+    ("0", "{type: Piecewise, points: [[0, 1], [9, 0.1]]}", "optimizer.lr: is 0: the weights will not change"),
+    ("1e-12", "{type: ExponentialLR, gamma: 0.9}", "optimizer.lr: is 1e-12, which is too small"),
+    ("100", "{type: Piecewise, points: [[0, 0.001], [9, 0.0001]]}", None),  # the points are the rates, by a hundred
+    ("0", "{type: OneCycleLR, max_lr: 0.1}", None),
+])
+def test_a_rate_is_judged_only_where_the_schedule_goes_by_it(tmp_path, lr, scheduler, note):
+    said = notes(tmp_path, f"optimizer.lr={lr}", f"scheduler={scheduler}")
+    assert (note in said) if note else ("optimizer.lr" not in said), said
+
+
 def test_batches_that_drop_last_leaves_none_of(tmp_path):
     (tmp_path / "r.yaml").write_text(RECIPE)
     words = ["dataset.train=!replace {type: Digits, split: train}", "loss=CrossEntropyLoss", "model.layers=[Flatten, {type: Linear, out_features: 10}]",

@@ -1,0 +1,126 @@
+#include "runner/loggers/earlier_events.h"
+
+#include <protozero/pbf_reader.hpp>
+
+#include <optional>
+
+#include "registry/formats/files/file_io.h"
+#include "runner/loggers/tfevents.h"
+
+namespace trainrun {
+namespace {
+
+using protozero::pbf_reader;
+
+// Fields by their numbers and how they are written, from TensorBoard's .proto files.
+constexpr uint32_t earlier_number(protozero::pbf_tag_type field) {
+  return protozero::tag_and_type(field, protozero::pbf_wire_type::varint);
+}
+constexpr uint32_t earlier_bytes(protozero::pbf_tag_type field) {
+  return protozero::tag_and_type(field, protozero::pbf_wire_type::length_delimited);
+}
+constexpr uint32_t kEarlierStep = earlier_number(2);
+constexpr uint32_t kEarlierSummary = earlier_bytes(5);
+constexpr uint32_t kEarlierSession = earlier_bytes(7);
+constexpr uint32_t kEarlierStatus = earlier_number(1);
+constexpr int32_t kEarlierStart = 1;
+constexpr uint32_t kEarlierValue = earlier_bytes(1);
+constexpr uint32_t kEarlierTag = earlier_bytes(1);
+constexpr uint32_t kEarlierImage = earlier_bytes(4);
+
+void read_first_value(pbf_reader summary, EarlierEvent& event) {
+  while (summary.next()) {
+    if (summary.tag_and_type() != kEarlierValue) {
+      summary.skip();
+      continue;
+    }
+    pbf_reader value = summary.get_message();
+    while (value.next()) {
+      if (value.tag_and_type() == kEarlierTag) {
+        event.tag = value.get_string();
+      } else {
+        event.has_picture = event.has_picture || value.tag_and_type() == kEarlierImage;
+        value.skip();
+      }
+    }
+    return;
+  }
+}
+
+bool says_start(pbf_reader session) {
+  bool is_start = false;
+  while (session.next()) {
+    if (session.tag_and_type() == kEarlierStatus) {
+      is_start = session.get_enum() == kEarlierStart;
+    } else {
+      session.skip();
+    }
+  }
+  return is_start;
+}
+
+/// The records of a file, as TFRecord frames them: `framed_record`.
+class Records {
+ public:
+  explicit Records(const std::string& path) : reader_(path), left_(reader_.size()) {}
+
+  /// Nothing at the end, or where a record is not whole.
+  std::optional<std::string> next() {
+    constexpr size_t kHead = 12, kTail = 4;  // the length and its checksum; the message's checksum
+    if (left_ < kHead + kTail) return std::nullopt;
+    std::string record(kHead, '\0');
+    reader_.read(record.data(), kHead);
+    left_ -= kHead;
+    uint64_t length = 0;
+    for (size_t i = sizeof length; i-- > 0;) length = length << 8 | static_cast<uint8_t>(record[i]);
+    if (length > left_ - kTail) return std::nullopt;
+    record.resize(kHead + length + kTail);
+    reader_.read(record.data() + kHead, length + kTail);
+    left_ -= length + kTail;
+    std::string message = record.substr(kHead, length);
+    if (framed_record(message) != record) return std::nullopt;
+    return message;
+  }
+
+ private:
+  FileReader reader_;
+  uint64_t left_;
+};
+
+}  // namespace
+
+EarlierEvent read_event(std::string_view message) {
+  EarlierEvent event;
+  pbf_reader reader(message.data(), message.size());
+  while (reader.next()) {
+    switch (reader.tag_and_type()) {
+      case kEarlierStep:
+        event.step = reader.get_int64();
+        break;
+      case kEarlierSummary:
+        read_first_value(reader.get_message(), event);
+        break;
+      case kEarlierSession:
+        event.is_restart = says_start(reader.get_message());
+        break;
+      default:
+        reader.skip();
+    }
+  }
+  return event;
+}
+
+std::vector<std::string> shown_events(const std::vector<std::string>& paths, int64_t step) {
+  std::vector<std::string> shown;
+  for (const std::string& path : paths) {
+    Records records(path);
+    while (std::optional<std::string> message = records.next()) {
+      const EarlierEvent event = read_event(*message);
+      if (event.is_restart && event.step <= step) shown.clear();
+      if (event.step == step && !event.tag.empty()) shown.push_back(std::move(*message));
+    }
+  }
+  return shown;
+}
+
+}  // namespace trainrun
