@@ -36,7 +36,13 @@ TEST_CASE("products of halves are those of the same numbers in float64, rounded 
     int64_t rows, depth, columns;
   };
   for (const at::ScalarType type : kHalves) {
-    for (const Sizes& sizes : {Sizes{3, 5, 7}, {64, 64, 64}, {1, 700, 300}, {300, 700, 1}, {33, 129, 65}, {1100, 40, 1060}, {40, 2100, 30}}) {
+    for (const Sizes& sizes : {Sizes{3, 5, 7},
+                               {64, 64, 64},
+                               {1, 700, 300},
+                               {300, 700, 1},
+                               {33, 129, 65},
+                               {1100, 40, 1060},
+                               {40, 2100, 30}}) {
       for (const bool of_a : {false, true}) {
         for (const bool of_b : {false, true}) {
           const at::Tensor a = matrix(sizes.rows, sizes.depth, of_a, type);
