@@ -119,7 +119,10 @@ class TensorBoardLogger : public Logger, public TensorSink {
       goes_on_ = !earlier.empty() || start_->start_step > 0;
     }
     std::string events = version();
-    if (goes_on_) events += framed_record(restart_event(wall_time(), start_->start_step)) + kept_;
+    if (goes_on_) {  // twice: TensorBoard takes the first that it meets in a folder for the beginning of the run
+      const std::string restart = framed_record(restart_event(wall_time(), start_->start_step));
+      events += restart + restart + kept_;
+    }
     if (graph_) events += framed_record(graph_event(wall_time(), *graph_));
     file_->append(events + framed_record(text_event(wall_time(), start_->start_step, kRecipe,
                                                     "```yaml\n" + start_->recipe + "```\n")));
