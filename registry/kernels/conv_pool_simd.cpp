@@ -35,7 +35,8 @@ TRAINRUN_INLINE inline void add_products(const ConvPool& shape, const float* row
         constexpr int f = number.value / 4, i = number.value % 4 / 2, j = number.value % 2;
         constexpr int down = r.value - i, right = c.value - j;
         if constexpr (down >= 0 && down < kTaps && right >= 0 && right < kTaps) {
-          const Floats weight = all_of(weights[f * of_filter + down * kTaps + right]);
+          constexpr int64_t tap = int64_t{down} * kTaps + right;
+          const Floats weight = all_of(weights[f * of_filter + tap]);
           sums[f].at[i][j] = multiplied_sum(x, weight, sums[f].at[i][j]);
         }
       });

@@ -219,7 +219,7 @@ void TextColumns::define(SourceFile& file, const std::string& reader_options) co
 
 /// The texts of a category or integer, with something in the place of those that are missing.
 std::string TextColumns::filled(const Column& column, const std::string& rows) const {
-  const std::string texts = rows + "[" + quoted(column.name) + "]";
+  std::string texts = rows + "[" + quoted(column.name) + "]";
   if (!column.missing) return texts;
   const std::string value = column.learns_missing() ? column.variable("missing") : *column.missing;
   if (column.is_category() && !na_values_) return texts + ".replace(\"\", " + value + ")";
