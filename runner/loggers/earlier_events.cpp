@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "registry/formats/files/file_io.h"
+#include "registry/language/error.h"
 #include "runner/loggers/tfevents.h"
 
 namespace trainrun {
@@ -110,12 +111,24 @@ EarlierEvent read_event(std::string_view message) {
   return event;
 }
 
+namespace {
+
+EarlierEvent read_event_of(const std::string& path, std::string_view message) {
+  try {
+    return read_event(message);
+  } catch (const protozero::exception&) {  // the record is whole, so another program wrote it
+    throw DataError(path + ": has a record that is no event of TensorBoard's");
+  }
+}
+
+}  // namespace
+
 std::vector<std::string> shown_events(const std::vector<std::string>& paths, int64_t step) {
   std::vector<std::string> shown;
   for (const std::string& path : paths) {
     Records records(path);
     while (std::optional<std::string> message = records.next()) {
-      const EarlierEvent event = read_event(*message);
+      const EarlierEvent event = read_event_of(path, *message);
       if (event.is_restart && event.step <= step) shown.clear();
       if (event.step == step && !event.tag.empty()) shown.push_back(std::move(*message));
     }

@@ -385,6 +385,8 @@ TEST_CASE("what event files show of a step ends at a record that is not whole, a
   CHECK(read_event(text).tag == "recipe/text_summary");
   CHECK(read_event(restart_event(2, 41)).is_restart);
   CHECK_THROWS_AS(shown({"none"}), DataError);
+  write_content(folder / "foreign", framed_record("\x0F"));
+  CHECK_THROWS_AS(shown({"foreign"}), DataError);
 }
 
 }  // namespace trainrun
