@@ -1,6 +1,5 @@
 #include "runner/foresight/explain.h"
 
-#include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
@@ -16,7 +15,7 @@
 #include "runner/base/torch_versions.h"
 #include "runner/data/data_contract.h"
 #include "runner/foresight/optimizer_memory.h"
-#include "runner/model/flops.h"
+#include "runner/model/example_batch.h"
 #include "runner/model/model.h"
 #include "runner/train/job.h"
 
@@ -131,19 +130,19 @@ class LayerWalk {
 void explain_layers(const Recipe& recipe, Model& model, const DatasetInfo& info, Explanation& result) {
   const ShapeMode shapes;
   const c10::AutoGradMode no_gradients(false);
-  Tensors inputs;
-  for (const FieldInfo& field : info.fields) {
+  const Tensors inputs = example_batch(info).examples;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const FieldInfo& field = info.fields[i];
     LayerSummary row;
     row.name = field.name;
     row.type = field.name == info.target ? "target" : "input";
-    row.output_shapes = {shape_text(example_sizes(field)) + " " + dtype_name(field.dtype)};
+    row.output_shapes = {shape_text(inputs[i].sizes()) + " " + dtype_name(field.dtype)};
     if (field.num_classes) {
       const std::string number = std::to_string(*field.num_classes);
       row.output_shapes[0] += ", " + (field.name == info.target ? number + " classes" : "below " + number);
     }
     result.layers.push_back(row);
-    inputs.push_back(at::empty(example_sizes(field), field.dtype));
-    result.memory.batch += static_cast<int64_t>(inputs.back().nbytes()) / kExampleBatch;
+    result.memory.batch += static_cast<int64_t>(inputs[i].nbytes()) / kExampleBatch;
   }
   const Tensors late = model.frozen_for_now(recipe, model.parameters());
   LayerWalk(model.graph(), model.plan(), late, result.layers, result.recomputed).run(inputs);

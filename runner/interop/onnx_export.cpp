@@ -1,29 +1,15 @@
-#include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 
 #include <filesystem>
 
-#include "registry/graph/shape_mode.h"
 #include "registry/kinds/graph_builder.h"
 #include "runner/interop/exported_data.h"
 #include "runner/interop/model_export.h"
 #include "runner/interop/onnx_model.h"
+#include "runner/model/example_batch.h"
 
 namespace trainrun {
 namespace {
-
-/// The fields of the batches that the run evaluates, or trains, as the layers read them.
-LayerInputs fields_of(const DatasetInfo& info) {
-  const ShapeMode shapes;
-  LayerInputs inputs;
-  for (const FieldInfo& field : info.fields) {
-    std::vector<int64_t> sizes = {kExampleBatch};
-    sizes.insert(sizes.end(), field.shape.begin(), field.shape.end());
-    inputs.names.push_back(field.name);
-    inputs.examples.push_back(at::empty(sizes, field.dtype));
-  }
-  return inputs;
-}
 
 /// Throws where the file would serve batches of no other size.
 void require_open_batch(const OnnxModel& model) {
@@ -70,7 +56,7 @@ OnnxModel onnx_model_of(const Recipe& recipe, const DatasetInfo& info, const Mod
     graph->set_outputs(slots);
     return graph;
   };
-  OnnxModel result = onnx_model_of(build, fields_of(info), model.merged_state_dict());
+  OnnxModel result = onnx_model_of(build, example_batch(info), model.merged_state_dict());
   require_open_batch(result);
   return result;
 }

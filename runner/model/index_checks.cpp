@@ -9,6 +9,7 @@
 #include "registry/graph/flatten.h"
 #include "registry/kinds/dataset_facts.h"
 #include "registry/models/language_model.h"
+#include "runner/model/example_batch.h"
 
 namespace trainrun {
 namespace {
@@ -59,9 +60,7 @@ at::Tensor example_of(at::IntArrayRef sizes, at::ScalarType dtype) {
   return at::empty(sizes, at::TensorOptions(dtype).device(at::kMeta));
 }
 at::Tensor example_of(const FieldInfo& field) {
-  std::vector<int64_t> sizes = {kExampleBatch};
-  sizes.insert(sizes.end(), field.shape.begin(), field.shape.end());
-  return example_of(sizes, field.dtype);
+  return example_of(example_sizes(field), field.dtype);
 }
 /// Of what a layer gives; undefined for the graph's own inputs.
 at::Tensor example_of(const Graph& graph, size_t slot) {

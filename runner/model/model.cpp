@@ -15,6 +15,7 @@
 #include "registry/kinds/metric_details.h"
 #include "registry/tensors/fault.h"
 #include "runner/data/pixels.h"
+#include "runner/model/example_batch.h"
 #include "runner/model/index_checks.h"
 #include "runner/model/metric_classes.h"
 #include "runner/model/model_adapters.h"
@@ -79,19 +80,6 @@ DatasetInfo seen_by_metrics(DatasetInfo info, const DatasetInfo& evaluated) {
     if (const FieldInfo* other = evaluated.find(field.name)) field = *other;
   }
   return info;
-}
-
-/// Batches of these fields, without numbers.
-LayerInputs example_batch(const DatasetInfo& info) {
-  const ShapeMode shapes;
-  LayerInputs inputs;
-  for (const FieldInfo& field : info.fields) {
-    std::vector<int64_t> sizes = {kExampleBatch};
-    sizes.insert(sizes.end(), field.shape.begin(), field.shape.end());
-    inputs.names.push_back(field.name);
-    inputs.examples.push_back(at::empty(sizes, field.dtype));
-  }
-  return inputs;
 }
 
 /// Whether what the model reads has other sizes in evaluations, such as whole pictures after training on crops.
@@ -291,9 +279,7 @@ LayerInputs Model::examples(const std::vector<Source>& sources, const Graph& gra
   for (const Source& source : sources) {
     if (!source.field.empty()) {
       const FieldInfo& field = *info_.find(source.field);
-      std::vector<int64_t> sizes = {kExampleBatch};
-      sizes.insert(sizes.end(), field.shape.begin(), field.shape.end());
-      inputs.examples.push_back(at::empty(sizes, field.dtype));
+      inputs.examples.push_back(at::empty(example_sizes(field), field.dtype));
       inputs.num_classes.push_back(field.num_classes);
       inputs.names.push_back(source.field);
       continue;
