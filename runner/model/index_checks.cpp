@@ -59,9 +59,7 @@ void find_embeddings(const Graph& graph, std::vector<IndexUse>& uses) {
 at::Tensor example_of(at::IntArrayRef sizes, at::ScalarType dtype) {
   return at::empty(sizes, at::TensorOptions(dtype).device(at::kMeta));
 }
-at::Tensor example_of(const FieldInfo& field) {
-  return example_of(example_sizes(field), field.dtype);
-}
+at::Tensor example_of(const FieldInfo& field) { return example_of(example_sizes(field), field.dtype); }
 /// Of what a layer gives; undefined for the graph's own inputs.
 at::Tensor example_of(const Graph& graph, size_t slot) {
   for (const Graph::Node& node : graph.nodes()) {
