@@ -55,6 +55,7 @@ std::string PassedOver::text() const {
       {"image outside the classes' folders", "images outside the classes' folders"},
       {"mask that belongs to no image", "masks that belong to no image"},
       {"member of an archive that belongs to no sample", "members of archives that belong to no sample"},
+      {"image whose name does not end with image_suffix", "images whose names do not end with image_suffix"},
   }};
   std::vector<std::string> parts;
   for (int kind = 0; kind < kNumKinds; ++kind) {

@@ -17,7 +17,7 @@ bool is_hidden_name(const std::string& name);
 /// Counts what a reader of folders passes over.
 class PassedOver {
  public:
-  enum Kind { kHidden, kNoImage, kNoClass, kNoMaskOfAnImage, kNoSample, kNumKinds };
+  enum Kind { kHidden, kNoImage, kNoClass, kNoMaskOfAnImage, kNoSample, kOtherSuffix, kNumKinds };
   void add(Kind kind, const std::filesystem::path& path);
   void add(const PassedOver& other);
   /// "skipped: 2 hidden files or folders (.git, …), 3 files that are not images (…)"; "" where nothing was.

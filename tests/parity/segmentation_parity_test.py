@@ -51,6 +51,31 @@ def test_images_come_with_their_masks(probe, tmp_path):
     assert torch.equal(fields["image"][:, 1], (masks * 50).to(torch.uint8))
 
 
+LAYOUTS = {  # the folders of images and masks, and the ends of their names
+    "parts within": ("images/train", "annotations/train", "", ""),
+    "other names": ("leftImg8bit/train", "gtFine/train", "_leftImg8bit", "_gtFine_labelTrainIds"),
+    "one folder": (".", ".", "", "_mask"),
+    "one folder, images with the longer suffix": ("both", "both/", "_image", ""),
+    "masks within the images": ("", "masks", "", ""),
+    "images within the masks": ("a/b", "a", "_i", "_m"),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_folders_and_names_may_be_others(probe, tmp_path, layout):
+    images, masks, image_suffix, mask_suffix = LAYOUTS[layout]
+    write(tmp_path / "plain")
+    for i in range(6):
+        for kind, folder, name in (("images", images, f"{i}{image_suffix}.bmp"), ("masks", masks, f"{i}{mask_suffix}.png")):
+            path = tmp_path / "other" / folder / f"part{i % 2}" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(next((tmp_path / "plain" / kind / "a").glob(f"{i}.*")).read_bytes())
+    fields, _ = read(probe, tmp_path / "other", images=images, masks=masks, image_suffix=image_suffix, mask_suffix=mask_suffix)
+    plain, _ = read(probe, tmp_path / "plain")
+    order = [0, 2, 4, 1, 3, 5]
+    assert torch.equal(fields["mask"], plain["mask"][order]) and torch.equal(fields["image"], plain["image"][order])
+
+
 CHAINS = {
     "RandomResizedCrop": [{"type": "RandomResizedCrop", "size": [24, 30], "interpolation": "nearest"}],
     "flips": ["RandomHorizontalFlip", "RandomVerticalFlip"],
@@ -123,10 +148,14 @@ def shrink_mask(root):
     (shrink_mask, {}, "masks/a/1.png: the mask has 40x50 pixels, its image 40x51"),
     (lambda root: (root / "masks/a/1.png").write_bytes((root / "images/a/1.bmp").read_bytes()), {}, "masks/a/1.png: a mask must be a PNG file"),
     (lambda root: (root / "masks/a/1.png").write_bytes(b""), {"cache": "memory"}, "masks/a/1.png: the file is empty"),
-    (lambda root: (root / "masks").rename(root / "labels"), {}, "there is no folder {root}/masks; `root` is the folder that holds the folders images and masks"),
+    (lambda root: (root / "masks").rename(root / "labels"), {}, "there is no folder {root}/masks; `masks` is the folder within `root` that holds the masks"),
+    (lambda root: None, {"images": "train"}, "there is no folder {root}/train; `images` is the folder within `root` that holds the images"),
+    (lambda root: None, {"masks": "images"}, "images and masks are both in {root}/images, so their names must differ: write mask_suffix"),
+    (lambda root: None, {"image_suffix": "_photo"}, "{root}/images holds no JPEG, PNG, WebP or BMP file whose name ends with _photo"),
+    (lambda root: None, {"mask_suffix": "_mask"}, "there is no {root}/masks/a/0_mask.png, the mask of {root}/images/a/0.bmp"),
     (lambda root: None, {"image_transforms": ["RandAugment"]}, "RandAugment cannot change an image and its mask alike"),
     (lambda root: None, {"image_transforms": [{"type": "Copy", "to": "x"}]}, "Copy cannot change an image and its mask alike"),
-], ids=range(8))
+], ids=range(12))
 def test_what_does_not_fit_is_named(probe, tmp_path, spoil, options, message):
     write(tmp_path)
     spoil(tmp_path)

@@ -253,5 +253,8 @@ def test_masks_hold_the_numbers_of_the_training_classes(tmp_path):
     said = one_line(ok(done) + done.stderr)
     assert "1 of 3 images cannot be decoded and are left out" in said
     assert "skipped: 1 hidden file or folder (.ipynb_checkpoints), 1 mask that belongs to no image (z.png)" in said
+    Image.new("RGB", (4, 4)).save(tmp_path / "test/images/b_left.png")
+    done = trainrun(tmp_path, "eval", "run", "dataset.eval.image_suffix=_left", "dataset.eval.masks=masks/.")
+    assert done.returncode == 0 and "3 images whose names do not end with image_suffix (a.png, b.png, c.png)" in one_line(done.stdout + done.stderr)
     done = trainrun(tmp_path, "eval", "run", "dataset.eval.num_classes=1", "dataset.eval.broken=skip")
     assert done.returncode != 0 and "num_classes is 1, but the training data have 2 classes" in done.stderr

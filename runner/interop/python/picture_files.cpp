@@ -1,5 +1,7 @@
 #include <nlohmann/json.hpp>
 
+#include <filesystem>
+
 #include "runner/interop/python/data.h"
 #include "runner/interop/python/expression.h"
 
@@ -32,9 +34,10 @@ constexpr const char* kPictures = R"(class Pictures(Dataset):
 constexpr const char* kSegmentation = R"(class Segmentation(Dataset):
     """Images, and masks with the class of every pixel, which are transformed alike."""
 
-    def __init__(self, root, transform):
-        self.images = sorted(path for path in Path(root, "images").rglob("*") if path.is_file())
-        self.masks = [Path(root, "masks", path.relative_to(Path(root, "images"))).with_suffix(".png") for path in self.images]
+    def __init__(self, images, masks, transform, image_suffix="", mask_suffix=""):
+        self.images = sorted(path for path in Path(images).rglob(f"*{image_suffix}.*") if path.is_file())
+        names = [path.relative_to(images).with_name(path.stem.removesuffix(image_suffix) + mask_suffix + ".png") for path in self.images]
+        self.masks = [Path(masks, name) for name in names]
         self.transform = transform
 
     def __len__(self):
@@ -95,6 +98,24 @@ Data read_one_by_one(const DataSource& source, const std::string& first, std::se
   return data;
 }
 
+/// "'streets/images', 'streets/masks', augment", and suffixes where there are some.
+std::string mask_arguments(const DataSource& source, const Component<DatasetKind>& set, const std::string& transform) {
+  const auto word = [&set](const char* key) { return set.attributes.at(key).get<std::string>(); };
+  const auto folder = [&](const char* key) {
+    return (std::filesystem::path(word("root")) / word(key)).lexically_normal();
+  };
+  const std::filesystem::path masks_within_images = folder("masks").lexically_relative(folder("images"));
+  if (!masks_within_images.empty() && *masks_within_images.begin() != "..") {
+    source.file.refuse(set.place, set.path, "a program is written for masks in another folder than the images' alone");
+  }
+  std::string arguments =
+      quoted(folder("images").string()) + ", " + quoted(folder("masks").string()) + ", " + transform;
+  for (const char* key : {"image_suffix", "mask_suffix"}) {
+    if (!word(key).empty()) arguments += std::string(", ") + key + "=" + quoted(word(key));
+  }
+  return arguments;
+}
+
 }  // namespace
 
 Data cifar_data(const DataSource& source) {
@@ -130,14 +151,14 @@ Data image_folder_data(const DataSource& source) {
 }
 
 Data segmentation_data(const DataSource& source) {
-  Data data = read_one_by_one(source, "", {"root", "num_classes"});
+  Data data = read_one_by_one(source, "", {"root", "images", "masks", "image_suffix", "mask_suffix", "num_classes"});
   for (const char* line : {"import numpy as np", "from pathlib import Path", "from PIL import Image",
                            "from torchvision import tv_tensors"}) {
     source.file.import(line);
   }
   source.file.define("Segmentation", kSegmentation);
-  const auto call = [](const Component<DatasetKind>* set, const std::string& transform) {
-    return set ? "Segmentation(" + literal(set->attributes.at("root")) + ", " + transform + ")" : "";
+  const auto call = [&source](const Component<DatasetKind>* set, const std::string& transform) {
+    return set ? "Segmentation(" + mask_arguments(source, *set, transform) + ")" : "";
   };
   data.statements = calls(call(&source.train, "augment"), call(source.eval, "prepare_image"));
   return data;
