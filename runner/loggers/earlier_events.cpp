@@ -6,6 +6,7 @@
 
 #include "registry/formats/files/file_io.h"
 #include "registry/language/error.h"
+#include "runner/loggers/tfevent_fields.h"
 #include "runner/loggers/tfevents.h"
 
 namespace trainrun {
@@ -13,21 +14,20 @@ namespace {
 
 using protozero::pbf_reader;
 
-// Fields by their numbers and how they are written, from TensorBoard's .proto files.
+// Fields and how they are written.
 constexpr uint32_t earlier_number(protozero::pbf_tag_type field) {
   return protozero::tag_and_type(field, protozero::pbf_wire_type::varint);
 }
 constexpr uint32_t earlier_bytes(protozero::pbf_tag_type field) {
   return protozero::tag_and_type(field, protozero::pbf_wire_type::length_delimited);
 }
-constexpr uint32_t kEarlierStep = earlier_number(2);
-constexpr uint32_t kEarlierSummary = earlier_bytes(5);
-constexpr uint32_t kEarlierSession = earlier_bytes(7);
-constexpr uint32_t kEarlierStatus = earlier_number(1);
-constexpr int32_t kEarlierStart = 1;
-constexpr uint32_t kEarlierValue = earlier_bytes(1);
-constexpr uint32_t kEarlierTag = earlier_bytes(1);
-constexpr uint32_t kEarlierImage = earlier_bytes(4);
+constexpr uint32_t kEarlierStep = earlier_number(tfevent::tag(tfevent::EventField::kStep));
+constexpr uint32_t kEarlierSummary = earlier_bytes(tfevent::tag(tfevent::EventField::kSummary));
+constexpr uint32_t kEarlierSession = earlier_bytes(tfevent::tag(tfevent::EventField::kSessionLog));
+constexpr uint32_t kEarlierStatus = earlier_number(tfevent::kStatusOfSessionLog);
+constexpr uint32_t kEarlierValue = earlier_bytes(tfevent::kValueOfSummary);
+constexpr uint32_t kEarlierTag = earlier_bytes(tfevent::tag(tfevent::ValueField::kTag));
+constexpr uint32_t kEarlierImage = earlier_bytes(tfevent::tag(tfevent::ValueField::kImage));
 
 void read_first_value(pbf_reader summary, EarlierEvent& event) {
   while (summary.next()) {
@@ -52,7 +52,7 @@ bool says_start(pbf_reader session) {
   bool is_start = false;
   while (session.next()) {
     if (session.tag_and_type() == kEarlierStatus) {
-      is_start = session.get_enum() == kEarlierStart;
+      is_start = session.get_enum() == tfevent::kSessionStart;
     } else {
       session.skip();
     }

@@ -4,29 +4,16 @@
 
 #include <array>
 
+#include "runner/loggers/tfevent_fields.h"
+
 namespace trainrun {
 namespace {
 
-// Numbers of fields and enumerators, from TensorBoard's .proto files.
-enum class EventField : protozero::pbf_tag_type {
-  kWallTime = 1,
-  kStep = 2,
-  kFileVersion = 3,
-  kGraphDef = 4,
-  kSummary = 5,
-  kSessionLog = 7,
-};
-constexpr protozero::pbf_tag_type kStatusOfSessionLog = 1;
-constexpr int kSessionStart = 1;
-constexpr protozero::pbf_tag_type kValueOfSummary = 1;
-enum class ValueField : protozero::pbf_tag_type {
-  kTag = 1,
-  kSimpleValue = 2,
-  kImage = 4,
-  kHisto = 5,
-  kTensor = 8,
-  kMetadata = 9
-};
+using tfevent::EventField;
+using tfevent::tag;
+using tfevent::ValueField;
+
+// As in tfevent_fields.h, of what is only written.
 enum class HistogramField : protozero::pbf_tag_type {
   kMin = 1,
   kMax = 2,
@@ -51,11 +38,6 @@ enum class TensorField : protozero::pbf_tag_type { kDtype = 1, kShape = 2, kStri
 constexpr int kStringDtype = 7;
 constexpr protozero::pbf_tag_type kDimOfShape = 2;
 constexpr protozero::pbf_tag_type kSizeOfDim = 1;
-
-template <class Field>
-constexpr protozero::pbf_tag_type tag(Field field) {
-  return static_cast<protozero::pbf_tag_type>(field);
-}
 
 constexpr std::array<uint32_t, 256> crc_table() {
   constexpr uint32_t kCastagnoliReflected = 0x82F63B78;
@@ -94,7 +76,7 @@ std::string summary_event(double wall_time, int64_t step, const Container& all, 
   protozero::pbf_writer event(message);
   protozero::pbf_writer summary(event, tag(EventField::kSummary));
   for (const auto& one : all) {
-    protozero::pbf_writer value(summary, kValueOfSummary);
+    protozero::pbf_writer value(summary, tfevent::kValueOfSummary);
     add(one, value);
   }
   summary.commit();
@@ -144,7 +126,8 @@ std::string version_event(double wall_time) {
 std::string restart_event(double wall_time, int64_t step) {
   std::string message = begin_event(wall_time, step);
   protozero::pbf_writer event(message);
-  protozero::pbf_writer(event, tag(EventField::kSessionLog)).add_enum(kStatusOfSessionLog, kSessionStart);
+  protozero::pbf_writer(event, tag(EventField::kSessionLog))
+      .add_enum(tfevent::kStatusOfSessionLog, tfevent::kSessionStart);
   return message;
 }
 
@@ -203,7 +186,7 @@ std::string text_event(double wall_time, int64_t step, const std::string& name, 
   std::string message = begin_event(wall_time, step);
   protozero::pbf_writer event(message);
   protozero::pbf_writer summary(event, tag(EventField::kSummary));
-  protozero::pbf_writer value(summary, kValueOfSummary);
+  protozero::pbf_writer value(summary, tfevent::kValueOfSummary);
   value.add_string(tag(ValueField::kTag), name);
   {
     protozero::pbf_writer tensor(value, tag(ValueField::kTensor));
