@@ -11,7 +11,7 @@
 #   include/trainrun                the public headers, #include <registry/plugin.h>, and the JSON library that they speak of
 #   share/trainrun                  recipes, their embedded data, schemas
 #
-# The component `trainrun` is all of it but LibTorch and Arrow. A wheel (tools/wheel) is that component as
+# The component `trainrun` is all of it but LibTorch and Arrow, which are `libtorch`, and LibTorch's headers, `libtorch_headers`. A wheel (tools/wheel) is that component as
 # site-packages/trainrun, beside site-packages/torch and perhaps pyarrow, so both are looked for there, too.
 include(CMakePackageConfigHelpers)
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME trainrun)
@@ -72,7 +72,7 @@ if(TARGET trainrun_cuda AND cudnn)
 endif()
 install(PROGRAMS ${libtorch_files} DESTINATION lib/trainrun/torch/lib COMPONENT libtorch)
 install(PROGRAMS ${nvidia_files} DESTINATION lib/trainrun/nvidia/cu13/lib COMPONENT libtorch)
-install(DIRECTORY "${TRAINRUN_LIBTORCH}/include" DESTINATION lib/trainrun/torch COMPONENT libtorch)
+install(DIRECTORY "${TRAINRUN_LIBTORCH}/include" DESTINATION lib/trainrun/torch COMPONENT libtorch_headers)  # for plugins
 if(TARGET trainrun_arrow)
   file(GLOB arrow_licences "${arrow_folder}/../pyarrow-*.dist-info/licenses")
   list(APPEND licence_folders ${arrow_licences})

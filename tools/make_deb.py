@@ -19,7 +19,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "tools/deb_package"
-ELSEWHERE = ["include", "lib/cmake", "lib/trainrun/torch/include", "share/trainrun/schemas"]  # for plugins and editors
+ELSEWHERE = ["include", "lib/cmake", "share/trainrun/schemas"]  # for plugins and editors
 COMPLETIONS = {"bash": "bash-completion/completions/trainrun", "zsh": "zsh/vendor-completions/_trainrun", "fish": "fish/vendor_completions.d/trainrun.fish"}
 
 
@@ -99,13 +99,25 @@ def add_completions(tree: pathlib.Path, home: pathlib.Path) -> None:
     packed(tree / "usr/share/man/man1/trainrun.1.gz", run(program, "completion", "man"))
 
 
+def needed_libraries(file: pathlib.Path) -> set[str]:
+    return set(re.findall(r"NEEDED +(\S+)", run("objdump", "-p", file)))
+
+
+def looked_through(files: list[pathlib.Path]) -> list[pathlib.Path]:
+    """The files whose symbols say which packages are needed. LibTorch's have so many that dpkg-shlibdeps takes half a minute for them, and they are built for older
+    systems than the program: one of them is looked through only if it needs a library that neither the program needs nor the package brings."""
+    own = [path for path in files if path.parent.parent.name != "torch" and path.name != "trainrun-starter"]
+    known = set().union({path.name for path in files}, *map(needed_libraries, own))
+    return own + [path for path in files if path.parent.parent.name == "torch" and not needed_libraries(path) <= known]
+
+
 def needed_packages(files: list[pathlib.Path], home: pathlib.Path, folder: pathlib.Path) -> str:
     """What dpkg-shlibdeps finds: "libc6 (>= 2.35), libcurl4 (>= 7.16.2), …"."""
     (folder / "debian").mkdir()
     (folder / "debian/control").write_text("Source: trainrun\n\nPackage: trainrun\nArchitecture: amd64\n")
     own = sorted({path.parent for path in files if ".so" in path.name})
     options = ["-O", "--ignore-missing-info", *(f"-l{path}" for path in own)]
-    found = run("dpkg-shlibdeps", *options, *(f"-e{path}" for path in files if path.name != "trainrun-starter"), cwd=folder, stderr=subprocess.DEVNULL)
+    found = run("dpkg-shlibdeps", *options, *(f"-e{path}" for path in looked_through(files)), cwd=folder, stderr=subprocess.DEVNULL)
     return re.search(r"shlibs:Depends=(.*)", found).group(1)
 
 

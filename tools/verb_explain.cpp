@@ -33,7 +33,7 @@ struct ExplainArguments {
   ScaleOptions scale;
   bool measure = false;
   DemandLimits limits;
-  bool rehearse = false;
+  std::optional<RehearsalAim> rehearse;
 };
 
 void print(const ExplainArguments& arguments, const std::string& text, const nlohmann::ordered_json& json) {
@@ -117,7 +117,14 @@ void add_demand_options(CLI::App& verb, ExplainArguments& arguments) {
         arguments.limits.seconds = time->seconds;
       },
       "measure whether the job ends within this time (90s, 15min, 2h); exit code 3 if it does not");
-  verb.add_flag("--rehearse", arguments.rehearse, "what --measure starts, in this process")->group("");
+  verb.add_flag_callback(
+          "--rehearse", [&arguments] { arguments.rehearse = RehearsalAim::kMemoryAndTime; },
+          "what --measure starts, in this process")
+      ->group("");
+  verb.add_flag_callback(
+          "--rehearse-memory", [&arguments] { arguments.rehearse = RehearsalAim::kMemory; },
+          "the same, but for the time that the job takes")
+      ->group("");
 }
 
 bool is_demanding(const ExplainArguments& arguments) {
@@ -126,12 +133,12 @@ bool is_demanding(const ExplainArguments& arguments) {
 
 void explain_demand(const ExplainArguments& arguments, const LoadedRecipe& loaded, Program& program) {
   const Explanation explanation = explain(loaded);
-  const Demand demand = foresee(loaded, explanation, arguments.limits, [&](const std::vector<std::string>& overrides) {
-    std::vector<std::string> words = program.arguments;
-    words.insert(words.end(), overrides.begin(), overrides.end());
-    words.emplace_back("--rehearse");
-    return rehearse_apart(words);
-  });
+  const Demand demand =
+      foresee(loaded, explanation, arguments.limits, [&](const std::vector<std::string>& overrides, RehearsalAim aim) {
+        std::vector<std::string> words = program.arguments;
+        words.insert(words.end(), overrides.begin(), overrides.end());
+        return rehearse_apart(std::move(words), aim);
+      });
   nlohmann::ordered_json json = to_json(explanation);
   json["demand"] = to_json(demand);
   print(arguments, to_text(explanation) + to_text(demand, explanation, arguments.limits), json);
@@ -194,7 +201,8 @@ void add_explain(CLI::App& app, Program& program) {
     if (explains_codes(*arguments)) return;
     if (arguments->rehearse) {
       prepare_device(arguments->recipe.path, arguments->recipe.overrides);
-      const Rehearsal found = rehearse(load_with_notes(arguments->recipe, arguments->accelerate, program));
+      const Rehearsal found =
+          rehearse(load_with_notes(arguments->recipe, arguments->accelerate, program), *arguments->rehearse);
       std::fputs((kRehearsalMark + to_json(found).dump() + "\n").c_str(), stdout);
       return;
     }

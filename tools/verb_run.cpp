@@ -111,11 +111,10 @@ std::string micro_batch_override(const LoadedRecipe& loaded, const RecipeArgumen
   std::vector<std::string> words = {program.arguments.front(), "explain", arguments.path};
   words.insert(words.end(), arguments.overrides.begin(), arguments.overrides.end());
   if (!accelerate.empty()) words.insert(words.end(), {"--accelerate-config", accelerate});
-  const MicroBatch found = find_micro_batch(loaded, [&](const std::vector<std::string>& overrides) {
+  const MicroBatch found = find_micro_batch(loaded, [&](const std::vector<std::string>& overrides, RehearsalAim aim) {
     std::vector<std::string> all = words;
     all.insert(all.end(), overrides.begin(), overrides.end());
-    all.emplace_back("--rehearse");
-    return rehearse_apart(all);
+    return rehearse_apart(std::move(all), aim);
   });
   const std::string number = std::to_string(found.size);
   if (!program.quiet) {

@@ -42,12 +42,12 @@ class Trials {
 
   /// In batches of `size`; nothing where memory ran out. Throws Error with what the rehearsal said, and TooFewSamples
   /// where that is a refusal of so small batches.
-  std::optional<Rehearsal> at(int64_t size) {
+  std::optional<Rehearsal> at(int64_t size, RehearsalAim aim) {
     const std::string refusal = "the job cannot be rehearsed in batches of " + std::to_string(size) + ": ";
     const auto known = std::ranges::find(demand_.skipped, size, &SkippedSize::batch_size);
     if (known != demand_.skipped.end()) throw TooFewSamples(refusal + known->why);
     const bool is_own = size == recipe_.dataloader.batch_size;
-    RehearsalResult result = rehearse_(is_own ? std::vector<std::string>() : smaller_batches(recipe_, size));
+    RehearsalResult result = rehearse_(is_own ? std::vector<std::string>() : smaller_batches(recipe_, size), aim);
     if (!result.rehearsal && !result.was_killed) {
       if (is_own) throw Error(refusal + result.error);
       const std::string why = last_line(result.error);
@@ -55,7 +55,7 @@ class Trials {
       demand_.skipped.push_back({size, why});
       throw TooFewSamples(refusal + why);
     }
-    demand_.sizes.push_back(size);
+    if (demand_.sizes.empty() || demand_.sizes.back() != size) demand_.sizes.push_back(size);
     return result.rehearsal;
   }
 
@@ -102,15 +102,16 @@ Rehearsal extrapolated(const Rehearsal& small, const Rehearsal& large, int64_t s
 
 /// Where the recipe's own batches do not fit into this machine: two smaller sizes, and the line through them. A step of
 /// smaller batches accumulates, and has as many samples: its time is taken as it is.
-Rehearsal rehearse_smaller(const Recipe& recipe, const MemorySummary& memory, Trials& trials, int64_t free) {
+Rehearsal rehearse_smaller(const Recipe& recipe, const MemorySummary& memory, Trials& trials, int64_t free,
+                           RehearsalAim aim) {
   const int64_t own = recipe.dataloader.batch_size;
   int64_t size = largest_divisor(own, std::max<int64_t>(own / 2, 1));
   while (size > 1 && rough_bytes(recipe, memory, size) > free) size = largest_divisor(own, size - 1);
   for (int tries = 0; tries < kMostTries && size > 1; ++tries) {
-    const auto large = trials.at(size);
+    const auto large = trials.at(size, aim);
     const int64_t smaller = largest_divisor(own, std::max<int64_t>(size / 2, 1));
     if (large) {
-      if (const auto small = trials.at(smaller)) return extrapolated(*small, *large, own);
+      if (const auto small = trials.at(smaller, aim)) return extrapolated(*small, *large, own);
     }
     size = smaller;
   }
@@ -195,7 +196,7 @@ int64_t next_divisor(int64_t batch_size, int64_t size) {
 bool rehearse_from(Trials& trials, int64_t own, int64_t limit, int64_t& size, std::optional<Rehearsal>& found) {
   for (; size < limit; size = next_divisor(own, size)) {
     try {
-      found = trials.at(size);
+      found = trials.at(size, RehearsalAim::kMemory);
       return true;
     } catch (const TooFewSamples&) {  // demand.skipped has it
       continue;
@@ -226,7 +227,9 @@ void advise_on_memory(const LoadedRecipe& loaded, const DemandLimits& limits, Tr
       verdict.remark = std::string("smaller batches were not tried further: ") + error.what();
       return;
     }
-    const double bytes = found ? static_cast<double>(bytes_of_machine(recipe, *found)) : known_bytes;
+    const auto bytes_of = [&] { return found ? static_cast<double>(bytes_of_machine(recipe, *found)) : known_bytes; };
+    if (bytes_of() <= limit && limits.wants_time) found = trials.at(size, RehearsalAim::kMemoryAndTime);  // the proof
+    const double bytes = bytes_of();
     least = std::min(least, bytes);
     if (found && bytes <= limit) {
       verdict.advice = smaller_batches(recipe, size);
@@ -296,14 +299,15 @@ Demand foresee(const LoadedRecipe& loaded, const Explanation& explanation, const
   Demand demand;
   demand.processes = processes_of_machine(recipe);
   Trials trials(recipe, rehearse, demand);
+  const RehearsalAim aim = limits.wants_time ? RehearsalAim::kMemoryAndTime : RehearsalAim::kMemory;
   const int64_t free = free_memory();
   std::optional<Rehearsal> own;
   if (recipe.dataloader.batch_size == 1 ||
       rough_bytes(recipe, explanation.memory, recipe.dataloader.batch_size) <= free) {
-    own = trials.at(recipe.dataloader.batch_size);
+    own = trials.at(recipe.dataloader.batch_size, aim);
   }
   demand.is_extrapolated = !own;
-  demand.rehearsal = own ? *own : rehearse_smaller(recipe, explanation.memory, trials, free);
+  demand.rehearsal = own ? *own : rehearse_smaller(recipe, explanation.memory, trials, free, aim);
   demand.peak_bytes = bytes_of_machine(recipe, demand.rehearsal);
   sum_up_time(recipe, demand);
   if (limits.bytes) {

@@ -16,6 +16,7 @@ namespace trainrun {
 struct DemandLimits {
   std::optional<int64_t> bytes = std::nullopt;
   std::optional<double> seconds = std::nullopt;
+  bool wants_time = true;  // false: the times in Demand are rough, and it is found seconds sooner
 };
 
 /// Whether what a job takes is within a limit.
@@ -50,7 +51,7 @@ struct Demand {
 };
 
 /// Rehearses the job with these overrides besides.
-using Rehearse = std::function<RehearsalResult(const std::vector<std::string>& overrides)>;
+using Rehearse = std::function<RehearsalResult(const std::vector<std::string>& overrides, RehearsalAim aim)>;
 
 /// Throws Error where the job cannot be rehearsed: with what the rehearsal said, or since not even one sample fits into
 /// the memory that is free.

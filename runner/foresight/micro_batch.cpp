@@ -45,7 +45,7 @@ MicroBatch find_micro_batch(const LoadedRecipe& loaded, const Rehearse& rehearse
     if (size > 0 && own % size == 0) return {size, "as " + path + " keeps it"};
   }
   const auto limit = static_cast<int64_t>(kUsableShare * static_cast<double>(free_memory()));
-  const Demand demand = foresee(loaded, explain(loaded), {.bytes = limit}, rehearse);
+  const Demand demand = foresee(loaded, explain(loaded), {.bytes = limit, .wants_time = false}, rehearse);
   const std::string room = "of " + bytes_text(static_cast<double>(limit)) + ", nine tenths of what is free";
   if (demand.fits->holds) {
     return {own, "whole batches take " + bytes_text(static_cast<double>(demand.peak_bytes)) + " " + room};

@@ -36,6 +36,8 @@ constexpr double kLeastSeconds = 2;        // of timed steps, …
 constexpr double kMostSeconds = 15;        // … after which a few do
 constexpr int64_t kLeastLongSteps = 2;     // that last long
 constexpr double kEvaluationSeconds = 3;   // after which an evaluation is broken off
+constexpr int64_t kMemoryBatches = 8;      // that take the place of those steps where only memory is asked for, and …
+constexpr double kShortEvaluation = 0.5;   // … after which an evaluation is broken off then
 constexpr int64_t kUntimedBatches = 2;     // of an evaluation
 
 double clock_seconds() {
@@ -82,22 +84,29 @@ Drawing longest_first(const at::Tensor& lengths, const Drawing& usual, const Sam
 
 class Rehearser {
  public:
-  Rehearser(Job& job, Rehearsal& result) : job_(job), result_(result) {}
+  Rehearser(Job& job, RehearsalAim aim, Rehearsal& result)
+      : job_(job), wants_time_(aim == RehearsalAim::kMemoryAndTime), result_(result) {}
 
   void run() {
     begin_with_longest();
     begin_in_last_epoch();
     count();
     job_.model->train();
-    steps(kUntimedSteps, 0);
+    steps(untimed_steps(), 0);
     time_steps();
     evaluate_all();
     save();  // after it, as in a run: with what an evaluation left behind
-    steps(kUntimedSteps, 0);
+    steps(untimed_steps(), 0);
   }
 
  private:
   const Recipe& recipe() const { return job_.recipe; }
+
+  /// Memory settles with batches, of which a step may have hundreds.
+  int64_t steps_of(int64_t batches) const {
+    return ceil_divide(batches, recipe().training.gradient_accumulation_steps);
+  }
+  int64_t untimed_steps() const { return wants_time_ ? kUntimedSteps : steps_of(kUntimedSteps); }
 
   void begin_with_longest() {
     if (job_.train_data->facts().own_order || recipe().dataloader.chosen_sampler() || !recipe().dataloader.shuffle)
@@ -173,7 +182,7 @@ class Rehearser {
     const double begin = clock_seconds();
     const double cpu = cpu_seconds_so_far();
     const int64_t tokens = job_.progress.tokens;
-    result_.steps = steps(kLeastTimedSteps, kLeastSeconds);
+    result_.steps = wants_time_ ? steps(kLeastTimedSteps, kLeastSeconds) : steps(steps_of(kMemoryBatches), 0);
     const auto steps = static_cast<double>(result_.steps);
     result_.step_seconds = (clock_seconds() - begin) / steps;
     result_.step_cpu_seconds = (cpu_seconds_so_far() - cpu) / steps;
@@ -231,7 +240,8 @@ class Rehearser {
       const double begin = clock_seconds();
       control.gives_up = [&] {
         asked.push_back(clock_seconds());
-        return asked.back() - begin > kEvaluationSeconds && static_cast<int64_t>(asked.size()) > kUntimedBatches + 1;
+        return asked.back() - begin > (wants_time_ ? kEvaluationSeconds : kShortEvaluation) &&
+               static_cast<int64_t>(asked.size()) > kUntimedBatches + 1;
       };
       const auto figures = evaluate(job_.recipe, *job_.model, loader, job_.metrics, control);
       const double took = clock_seconds() - begin;
@@ -251,6 +261,7 @@ class Rehearser {
   }
 
   Job& job_;
+  bool wants_time_;
   Rehearsal& result_;
   std::unique_ptr<BatchStream> batches_;
 };
@@ -293,7 +304,7 @@ void each_field(R& r, const Visit& visit) {
 
 }  // namespace
 
-Rehearsal rehearse(const LoadedRecipe& loaded) {
+Rehearsal rehearse(const LoadedRecipe& loaded, RehearsalAim aim) {
   spdlog::set_level(spdlog::level::off);
   Rehearsal result;
   result.program_bytes = memory_of_process("VmRSS");
@@ -311,7 +322,7 @@ Rehearsal rehearse(const LoadedRecipe& loaded) {
   result.built_bytes = memory_of_process("VmRSS");
   result.start_seconds = age_of_process();
   result.build_seconds = result.start_seconds - begin;
-  Rehearser(job, result).run();
+  Rehearser(job, aim, result).run();
   if (result.total_steps) {
     result.evaluations = job.eval_splits.empty()
                              ? 0

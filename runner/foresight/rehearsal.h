@@ -42,10 +42,13 @@ struct Rehearsal {
   std::vector<std::string> notes;  // what else may happen in the whole job
 };
 
-/// Runs some of the job in this process, for two seconds or more: first the batch with the longest samples, where they
+/// What a rehearsal is for: its memory alone is known after a few steps, its time after seconds.
+enum class RehearsalAim { kMemory, kMemoryAndTime };
+
+/// Runs some of the job in this process, for two seconds or more if its time is wanted: first the batch with the longest samples, where they
 /// have lengths. Opens the data; writes nothing but a checkpoint, where the recipe's runs would lie, which it removes.
 /// Of several ranks it is the first, alone. Throws what building and training throw.
-Rehearsal rehearse(const LoadedRecipe& loaded);
+Rehearsal rehearse(const LoadedRecipe& loaded, RehearsalAim aim);
 
 nlohmann::json to_json(const Rehearsal& rehearsal);
 Rehearsal rehearsal_of(const nlohmann::json& json);

@@ -69,9 +69,10 @@ class Pipe {
 
 }  // namespace
 
-RehearsalResult rehearse_apart(const std::vector<std::string>& arguments) {
+RehearsalResult rehearse_apart(std::vector<std::string> arguments, RehearsalAim aim) {
+  arguments.emplace_back(aim == RehearsalAim::kMemory ? "--rehearse-memory" : "--rehearse");
   Pipe output;
-  const pid_t child = start_process({.arguments = arguments,
+  const pid_t child = start_process({.arguments = std::move(arguments),
                                      .environment = environment_of_training(),
                                      .output = output.writing(),
                                      .ends_first = true});

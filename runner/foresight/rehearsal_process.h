@@ -20,6 +20,6 @@ struct RehearsalResult {
 
 /// Has this program, called with `arguments` (its own name first), rehearse a job and print what it found as JSON. Should
 /// memory run out, the system kills that process first. Throws Error where it cannot be started.
-RehearsalResult rehearse_apart(const std::vector<std::string>& arguments);
+RehearsalResult rehearse_apart(std::vector<std::string> arguments, RehearsalAim aim);
 
 }  // namespace trainrun

@@ -27,6 +27,7 @@ struct ImaginedMachine {
   int64_t least_size = 1;          // smaller batches are refused, since they have too few samples,
   int64_t least_working_size = 1;  // and these for another reason
   std::vector<int64_t> asked;
+  std::vector<RehearsalAim> aims;
 
   RehearsalResult rehearse(int64_t own, const std::vector<std::string>& overrides) {
     int64_t size = own;
@@ -69,7 +70,8 @@ LoadedRecipe digits(const std::vector<std::string>& overrides) {
 }
 
 Demand foresee_on(ImaginedMachine& machine, const LoadedRecipe& loaded, const DemandLimits& limits) {
-  return foresee(loaded, explain(loaded), limits, [&](const std::vector<std::string>& overrides) {
+  return foresee(loaded, explain(loaded), limits, [&](const std::vector<std::string>& overrides, RehearsalAim aim) {
+    machine.aims.push_back(aim);
     return machine.rehearse(loaded.recipe.dataloader.batch_size, overrides);
   });
 }
@@ -206,9 +208,25 @@ TEST_CASE("where the recipe's batches do not fit into the machine, smaller ones 
   CHECK_THROWS_WITH_AS(foresee_on(machine, loaded, {}), doctest::Contains("too little memory to rehearse"), Error);
 }
 
+TEST_CASE(
+    "seconds are spent on time only where it is wanted: on the recipe's own batches, and on those that are advised") {
+  const auto loaded = digits({"dataloader.batch_size=1000"});
+  ImaginedMachine machine;
+  const DemandLimits limits{.bytes = 700 * kMegabyte};
+  CHECK(foresee_on(machine, loaded, limits).fits->batch_size > 0);
+  REQUIRE(machine.aims.size() > 1);
+  CHECK(machine.aims.front() == RehearsalAim::kMemoryAndTime);
+  CHECK(machine.aims.back() == RehearsalAim::kMemoryAndTime);  // of the batches that are advised
+  CHECK(std::count(machine.aims.begin(), machine.aims.end(), RehearsalAim::kMemory) ==
+        static_cast<int64_t>(machine.aims.size()) - 2);
+  machine.aims.clear();
+  foresee_on(machine, loaded, {.bytes = limits.bytes, .wants_time = false});
+  CHECK(std::count(machine.aims.begin(), machine.aims.end(), RehearsalAim::kMemoryAndTime) == 0);
+}
+
 TEST_CASE("what goes wrong in a rehearsal is an error, not a job that does not fit") {
   const LoadedRecipe loaded = digits({});
-  const auto fail = [](const std::vector<std::string>&) {
+  const auto fail = [](const std::vector<std::string>&, RehearsalAim) {
     return RehearsalResult{std::nullopt, false, "no such file"};
   };
   CHECK_THROWS_WITH_AS(foresee(loaded, explain(loaded), {}, fail), doctest::Contains("no such file"), Error);

@@ -11,7 +11,7 @@ from tests.program import BINARY, peak_memory
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 DOES_NOT_FIT = 3
-LARGE = ["recipes/digits_unet.yaml", "dataloader.batch_size=256", "training.max_steps=6"]
+LARGE = ["recipes/digits_unet.yaml", "dataloader.batch_size=192", "training.max_steps=6"]
 
 
 def explain(*arguments, code=0):
