@@ -119,7 +119,8 @@ def test_what_trainrun_fetches_python_finds_in_its_cache(place):
     assert f"{NAME} is in the cache: {place.repository}/snapshots/{COMMIT}" in place.trainrun("validate", "recipe.yaml")
     found = place.python(f"import huggingface_hub; print(huggingface_hub.snapshot_download({NAME!r}, local_files_only=True))", HF_HUB_OFFLINE="1")
     place.forked_python(f"""
-import torch, transformers
+import huggingface_hub.constants, torch, transformers
+huggingface_hub.constants.HF_HUB_OFFLINE = True  # which it read of this process's environment
 where = {{"cache_dir": {str(place.cache)!r}, "local_files_only": True}}
 model = transformers.AutoModelForSequenceClassification.from_pretrained({NAME!r}, **where)
 tokenizer = transformers.AutoTokenizer.from_pretrained({NAME!r}, **where)
