@@ -9,6 +9,7 @@ import time
 import pytest
 
 from tests.launch import launching
+from tests.program import CALLED
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BINARY = os.environ.get("TRAINRUN_BINARY", str(ROOT / "build/release/bin/trainrun"))
@@ -88,20 +89,29 @@ def test_a_rank_that_hangs_is_named_within_the_timeout(tmp_path, exchange):
     assert not any(is_alive(pid) for pid in ranks.values())
 
 
+STOPPED = ["training={num_epochs: 16}", "checkpoint.every=100", "evaluation.every=null"]
+
+
+def finished_weights(folder) -> bytes:
+    done = subprocess.run([CALLED, *command(folder, 2, *STOPPED)[1:]], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    return (folder / "checkpoints/epoch-0016/model.safetensors").read_bytes()
+
+
+@pytest.fixture(name="whole", scope="module")
+def weights_of_a_run_that_nobody_stopped(tmp_path_factory):
+    return finished_weights(tmp_path_factory.mktemp("whole") / "run")
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_stops_all_ranks_at_one_step_and_the_run_goes_on_to_the_same_end(tmp_path, number):
-    short = ["training={num_epochs: 16}", "checkpoint.every=100", "evaluation.every=null"]
-    launcher = start(tmp_path / "run", 2, *short)
+def test_a_signal_stops_all_ranks_at_one_step_and_the_run_goes_on_to_the_same_end(tmp_path, number, whole):
+    launcher = start(tmp_path / "run", 2, *STOPPED)
     wait_until_training(tmp_path / "run", launcher)
     launcher.send_signal(number)
     stdout, stderr = launcher.communicate(timeout=60)
     assert launcher.returncode == 128 + number, stdout + stderr
     assert "stopped by" in stdout
-    for folder in ("run", "whole"):
-        done = subprocess.run(command(tmp_path / folder, 2, *short), cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
-        assert done.returncode == 0, done.stderr
-    weights = [next((tmp_path / folder / "checkpoints").glob("epoch-0016")) / "model.safetensors" for folder in ("run", "whole")]
-    assert weights[0].read_bytes() == weights[1].read_bytes()
+    assert finished_weights(tmp_path / "run") == whole
 
 
 def test_a_killed_launcher_takes_its_ranks_along(tmp_path):

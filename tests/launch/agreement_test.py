@@ -9,7 +9,10 @@ import sys
 import launching
 import pytest
 
+from tests.program import CALLED
+
 BUILD = pathlib.Path(launching.BINARY).parent
+LIBRARIES = {"LD_LIBRARY_PATH": f"{BUILD}:{BUILD.parent}/lib:{os.environ.get('LD_LIBRARY_PATH', '')}"}  # of a program that lies elsewhere
 CSV = "task: regression, label: y"
 REGRESSION = ["model.layers=[{type: Linear, out_features: 1}]", "loss=MSELoss", "metrics=[]", "dataset.eval=null"]
 
@@ -60,12 +63,16 @@ def other_version(folder) -> str:
     return str(path)
 
 
+def called(folder, *overrides: str) -> list[str]:
+    return [CALLED, *launching.command(folder, *overrides)[1:]]
+
+
 def ranks(folder, each: list[list[str]], programs: list[str], recipe: str = launching.RECIPE):
     port = launching.free_port()
     return [launching.start([programs[rank], recipe, *launching.command(folder, *launching.SHORT, "distributed.timeout=20", *words)[2:]],
                             env=launching.ENVIRONMENT | {"RANK": str(rank), "WORLD_SIZE": str(len(each)), "LOCAL_RANK": str(rank),
-                                                         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
-                                                         "LD_LIBRARY_PATH": f"{BUILD}:{BUILD.parent}/lib:{os.environ.get('LD_LIBRARY_PATH', '')}"})
+                                                         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+                            | ({} if programs[rank] in (CALLED, launching.BINARY) else LIBRARIES))
             for rank, words in enumerate(each)]
 
 
@@ -76,7 +83,7 @@ def outcome(jobs) -> list[tuple[int, str, str]]:
 
 @pytest.mark.parametrize("name, both, odd, said", DIFFERENCES, ids=[case[0] for case in DIFFERENCES])
 def test_a_difference_between_ranks_is_named_before_the_first_step(tmp_path, name, both, odd, said):
-    programs = [launching.BINARY] * 2
+    programs = [CALLED] * 2
     each = [[*both], [*both]]
     recipe = plain_recipe(tmp_path) if both is REGRESSION else launching.RECIPE
     if "PROGRAM" in odd:
@@ -98,7 +105,7 @@ def test_ranks_may_differ_in_what_nothing_computed_depends_on(tmp_path):
     files = [write_data(tmp_path / f"data{rank}", 40, 0.0) for rank in range(2)]
     each = [[*REGRESSION, files[0]], [*REGRESSION, files[1], "dataloader.num_workers=0", "logging.every_steps=7", "optimizer.lr=3e-3",
                                       f"output_dir={tmp_path / 'other'}", "distributed.pin_cores=false"]]
-    done = outcome(ranks(tmp_path / "run", each, [launching.BINARY] * 2, plain_recipe(tmp_path)))
+    done = outcome(ranks(tmp_path / "run", each, [CALLED] * 2, plain_recipe(tmp_path)))
     assert [exit_code for exit_code, _, _ in done] == [0, 0], done
     assert len(launching.losses(tmp_path / "run")) == 30
 
@@ -108,7 +115,7 @@ def test_a_port_where_another_job_has_met_is_named(tmp_path):
     with launching.ending(*first):
         launching.wait_for(launching.has_trained(tmp_path / "first"), *first)
         taken = launching.processes()[first[0].pid][2]["MASTER_PORT"]
-        words = launching.command(tmp_path / "second", *launching.SHORT, "distributed.timeout=3")
+        words = called(tmp_path / "second", *launching.SHORT, "distributed.timeout=3")
         second = [launching.start(words, env=launching.ENVIRONMENT | {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
                                                                       "MASTER_PORT": taken}) for rank in range(2)]
         done = outcome(second)
@@ -126,7 +133,7 @@ def test_a_port_of_another_program_is_named_by_every_rank(tmp_path, speaks):
     other = launching.start([sys.executable, "-c", held], stdin=subprocess.PIPE)
     with launching.ending(other):
         port = other.stdout.readline().strip()
-        words = launching.command(tmp_path / "run", *launching.SHORT, "distributed.timeout=3")
+        words = called(tmp_path / "run", *launching.SHORT, "distributed.timeout=3")
         jobs = [launching.start(words, env=launching.ENVIRONMENT | {"RANK": str(rank), "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1",
                                                                     "MASTER_PORT": port}) for rank in range(3)]
         done = outcome(jobs)

@@ -101,17 +101,18 @@ def wait_for(condition, *processes: subprocess.Popen, seconds: float = 240):
 
 def has_trained(folder, steps: int = 3):
     metrics = pathlib.Path(folder) / "metrics.jsonl"
-    return lambda: metrics.exists() and metrics.read_text().count("\n") >= steps
+    return lambda: metrics.exists() and metrics.read_bytes().count(b"\n") >= steps
 
 
 def processes() -> dict[int, tuple[int, str, dict[str, str]]]:
     """Of this program: parent, command line, environment."""
-    found = {}
-    for entry in pathlib.Path("/proc").iterdir():
+    found, program = {}, os.path.realpath(BINARY)
+    for number in filter(str.isdigit, os.listdir("/proc")):  # tests ask this fifty times a second: no object for each process
         with contextlib.suppress(OSError, IndexError):
-            if entry.name.isdigit() and os.readlink(entry / "exe") == os.path.realpath(BINARY):
+            if os.readlink(f"/proc/{number}/exe") == program:
+                entry = pathlib.Path("/proc", number)
                 environment = dict(line.split("=", 1) for line in (entry / "environ").read_text().split("\0") if "=" in line)
-                found[int(entry.name)] = (parent_of(int(entry.name)), (entry / "cmdline").read_text(), environment)
+                found[int(number)] = (parent_of(int(number)), (entry / "cmdline").read_text(), environment)
     return found
 
 

@@ -7,12 +7,14 @@ import subprocess
 
 import launching
 
-EPOCHS = 20
+from tests.program import CALLED
+
+EPOCHS = 10
 STEPS = {1: 90, 2: 45, 3: 30}  # in an epoch of 1,438 samples, 16 for each rank
 
 
 def job(folder, *overrides: str) -> list[str]:
-    return launching.command(folder, *launching.RANKS, f"training={{num_epochs: {EPOCHS}}}", "checkpoint={every: 100, keep_last: null}", *overrides)
+    return launching.command(folder, *launching.RANKS, f"training={{num_epochs: {EPOCHS}}}", "checkpoint={every: 50, keep_last: null}", *overrides)
 
 
 def state(folder, checkpoint="latest") -> dict:
@@ -43,11 +45,11 @@ def test_torchrun_trains_as_our_own_launcher(tmp_path, own_losses):
 
 
 def test_a_killed_worker_is_started_anew_and_the_run_ends_as_one_never_killed(tmp_path):
-    whole = launching.run(job(tmp_path / "whole", "num_processes=2"))
+    whole = launching.run([CALLED, *job(tmp_path / "whole", "num_processes=2")[1:]])
     assert whole.returncode == 0, whole.stderr
     elastic = launching.start_torchrun(["--standalone", "--nproc-per-node", "2", "--max-restarts", "1", *job(tmp_path / "run")])
     with launching.ending(elastic):
-        launching.wait_for(launching.has_trained(tmp_path / "run", 120), elastic)
+        launching.wait_for(launching.has_trained(tmp_path / "run", 60), elastic)
         launching.kill(launching.ranks_of(tmp_path / "run")[1])
         stdout, stderr = elastic.communicate(timeout=100)
     assert elastic.returncode == 0, stderr
@@ -66,13 +68,13 @@ def test_a_stopped_run_goes_on_with_another_number_of_ranks(tmp_path):
         begin = len(trained_steps(folder))
         elastic = launching.start_torchrun(arguments)
         with launching.ending(elastic):
-            launching.wait_for(launching.has_trained(folder, begin + 120), elastic)
+            launching.wait_for(launching.has_trained(folder, begin + 60), elastic)
             elastic.send_signal(signal.SIGTERM)
             _, stderr = elastic.communicate(timeout=100)
         assert elastic.returncode != 0
         assert not (folder / "summary.json").exists(), "it was not stopped"
         place = state(folder)
-        assert place["step"] >= begin + 120, stderr
+        assert place["step"] >= begin + 60, stderr
         assert place["step"] == trained_steps(folder)[-1]
         assert len(place["random"]) == num_ranks
     end = place["step"] + steps_left(place, 2)
@@ -103,7 +105,7 @@ def test_an_agent_that_is_lost_and_one_that_comes_later(tmp_path):
         """Until each has a rank, and they have trained."""
         launching.wait_for(lambda: sorted(rank for a in agents for rank in launching.ranks_of(folder, below=a.pid)) == list(range(len(agents))), *agents)
         begun = len(trained_steps(folder))
-        launching.wait_for(lambda: len(trained_steps(folder)) > begun + 20, *agents)
+        launching.wait_for(launching.has_trained(folder, begun + 21), *agents)
 
     first, second = agent(1), agent(0)
     with launching.ending(first, second):

@@ -11,6 +11,7 @@ import torch
 
 from hub_server import COMMIT, Hub, git_sha1
 
+from tests.forked import forked
 from tests.program import CALLED
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed: tools/setup --tests fetches it")
@@ -21,6 +22,10 @@ from language_models import BertForSequenceClassification, bert  # noqa: E402
 NAME = "tiny/bert.v1"
 TEXTS = ["to be or not to be", "that is the question", "whether it is nobler", "in the mind to suffer"]
 TOKEN = "hf_very_secret_token"
+
+
+def run_text(words):
+    exec(words[0], {})
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +78,14 @@ device: cpu
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
+    def forked_python(self, text, **environment):
+        """In a copy of this process. What huggingface_hub read of the environment as it was imported is this process's."""
+        with forked(__name__, "run_text", [text], env=self.environment | environment, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                    text=True) as running:
+            output, _ = running.communicate(timeout=60)
+        assert running.returncode == 0, output
+        return output
+
     def check_blobs(self):
         files = self.hub.repos["models", NAME]
         for link in (self.repository / "snapshots" / COMMIT).iterdir():
@@ -104,13 +117,16 @@ def test_what_trainrun_fetches_python_finds_in_its_cache(place):
     place.check_blobs()
     asked = len(place.hub.requests)
     assert f"{NAME} is in the cache: {place.repository}/snapshots/{COMMIT}" in place.trainrun("validate", "recipe.yaml")
-    found = place.python(f"""
-import huggingface_hub, torch, transformers
-print(huggingface_hub.snapshot_download({NAME!r}, local_files_only=True))
-model = transformers.AutoModelForSequenceClassification.from_pretrained({NAME!r}, local_files_only=True)
-tokenizer = transformers.AutoTokenizer.from_pretrained({NAME!r}, local_files_only=True)
+    found = place.python(f"import huggingface_hub; print(huggingface_hub.snapshot_download({NAME!r}, local_files_only=True))", HF_HUB_OFFLINE="1")
+    place.forked_python(f"""
+import huggingface_hub.constants, torch, transformers
+huggingface_hub.constants.HF_HUB_OFFLINE = True  # which it read of this process's environment
+where = {{"cache_dir": {str(place.cache)!r}, "local_files_only": True}}
+model = transformers.AutoModelForSequenceClassification.from_pretrained({NAME!r}, **where)
+tokenizer = transformers.AutoTokenizer.from_pretrained({NAME!r}, **where)
+torch.set_num_threads(1)
 torch.save(model(**tokenizer({TEXTS!r}, padding=True, return_tensors="pt")).logits, "logits.pt")
-""", HF_HUB_OFFLINE="1")
+""")
     assert found.strip() == f"{place.repository}/snapshots/{COMMIT}"
     assert torch.load(place.folder / "logits.pt").shape == (4, 2)
     assert len(place.hub.requests) == asked, "neither of them asked the hub again"
@@ -208,7 +224,7 @@ device: cpu
     assert f"is not in the cache ({place.folder}/torch/hub/checkpoints/{name}); a run fetches it from {place.hub.url}" in said
     place.trainrun("run", "linear.yaml")
     assert (place.folder / "torch/hub/checkpoints" / name).read_bytes() == content
-    found = place.python(f"import torch; print(torch.hub.load_state_dict_from_url('http://127.0.0.1:9/{name}', check_hash=True)['weight'].tolist())")
+    found = place.forked_python(f"import torch; print(torch.hub.load_state_dict_from_url('http://127.0.0.1:9/{name}', check_hash=True)['weight'].tolist())")
     assert found.strip() == str(weights["weight"].tolist())
     said = place.trainrun("run", "linear.yaml", "model.weights.path=torchvision/resnet18", code=2)
     assert "resnet18-f37072fd.pth" in said and "its SHA-256 begins with" in said

@@ -43,6 +43,8 @@ def test_a_bad_override_is_placed_on_the_command_line(override, line):
 
 # Smaller batches and pictures: a sample of the one takes 0.5 GFLOP, of the other 4, in bfloat16, which a processor without instructions for it emulates.
 SMALL = {"mnist_wide": ["dataloader.batch_size=8"],
+         "mnist_residual": ["dataloader.batch_size=16"],
+         "resnet18_blocks": ["dataloader.batch_size=8", "dataset.eval.subset=16"],
          "shakespeare_gpt": ["dataloader={batch_size: 4, eval_batch_size: 4}"],
          "image_folder": ["dataloader.batch_size=8", "dataset.eval.subset=8", "dataset.train.image_transforms[0].size=48", "dataset.eval.image_transforms[1].size=48"]}
 
