@@ -53,9 +53,9 @@ def test_residual_net_with_parameter_groups(mnist_folder, tmp_path):
 
     expected = reference.train(
         reference.residual_net, make_optimizer, lambda optimizer: lr_scheduler.CosineAnnealingLR(optimizer, NUM_STEPS),
-        reference.mnist(mnist_folder, "train"), seed=11, batch_size=32, num_steps=NUM_STEPS, transform=normalized,
+        reference.mnist(mnist_folder, "train"), seed=11, batch_size=16, num_steps=NUM_STEPS, transform=normalized,
         loss=lambda output, target: functional.cross_entropy(output, target, label_smoothing=0.1))
-    lines, _ = reference.run_trainrun("tests/recipes/parity_residual.yaml", tmp_path / "run", *QUIET)
+    lines, _ = reference.run_trainrun("tests/recipes/parity_residual.yaml", tmp_path / "run", "dataloader.batch_size=16", *QUIET)
     assert_same_losses(lines, expected)
 
 
@@ -88,8 +88,8 @@ def test_lstm_with_one_cycle(mnist_folder, tmp_path):
     expected = reference.train(
         reference.LstmClassifier, lambda model: torch.optim.Adam(model.parameters()),
         lambda optimizer: lr_scheduler.OneCycleLR(optimizer, max_lr=0.001, total_steps=NUM_STEPS),
-        reference.mnist(mnist_folder, "train"), seed=5, batch_size=64, num_steps=NUM_STEPS)
-    lines, _ = reference.run_trainrun("tests/recipes/parity_lstm.yaml", tmp_path / "run", *QUIET)
+        reference.mnist(mnist_folder, "train"), seed=5, batch_size=32, num_steps=NUM_STEPS)
+    lines, _ = reference.run_trainrun("tests/recipes/parity_lstm.yaml", tmp_path / "run", "dataloader.batch_size=32", *QUIET)
     assert_same_losses(lines, expected)
 
 
