@@ -81,7 +81,7 @@ class SegmentationDataset : public ImageSamples {
   /// Whether a file of the folder in which both images and masks are is a mask.
   bool is_mask(const fs::path& file) const {
     return file.extension() == ".png" && file.stem().string().ends_with(options_.mask_suffix) &&
-           !(ends_as_image(file) && options_.image_suffix.size() > options_.mask_suffix.size());
+           (!ends_as_image(file) || options_.image_suffix.size() <= options_.mask_suffix.size());
   }
   /// Whether a file that was found in the images' folder belongs to the masks, which may be in it, too.
   bool is_of_masks(const fs::path& file) const {

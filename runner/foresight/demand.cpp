@@ -221,14 +221,14 @@ void advise_on_memory(const LoadedRecipe& loaded, const DemandLimits& limits, Tr
   double least = known_bytes;
   for (int tries = 0; tries < kMostTries; ++tries) {
     std::optional<Rehearsal> found;
+    const auto bytes_of = [&] { return found ? static_cast<double>(bytes_of_machine(recipe, *found)) : known_bytes; };
     try {
       if (!rehearse_from(trials, own, known_size, size, found)) break;
+      if (bytes_of() <= limit && limits.wants_time) found = trials.at(size, RehearsalAim::kMemoryAndTime);  // the proof
     } catch (const Error& error) {  // what the recipe's own batches take is known, and whether they fit
       verdict.remark = std::string("smaller batches were not tried further: ") + error.what();
       return;
     }
-    const auto bytes_of = [&] { return found ? static_cast<double>(bytes_of_machine(recipe, *found)) : known_bytes; };
-    if (bytes_of() <= limit && limits.wants_time) found = trials.at(size, RehearsalAim::kMemoryAndTime);  // the proof
     const double bytes = bytes_of();
     least = std::min(least, bytes);
     if (found && bytes <= limit) {

@@ -28,6 +28,7 @@ struct ImaginedMachine {
   int64_t least_working_size = 1;  // and these for another reason
   std::vector<int64_t> asked;
   std::vector<RehearsalAim> aims;
+  bool fails_in_proof = false;  // of smaller batches
 
   RehearsalResult rehearse(int64_t own, const std::vector<std::string>& overrides) {
     int64_t size = own;
@@ -72,6 +73,9 @@ LoadedRecipe digits(const std::vector<std::string>& overrides) {
 Demand foresee_on(ImaginedMachine& machine, const LoadedRecipe& loaded, const DemandLimits& limits) {
   return foresee(loaded, explain(loaded), limits, [&](const std::vector<std::string>& overrides, RehearsalAim aim) {
     machine.aims.push_back(aim);
+    if (machine.fails_in_proof && !overrides.empty() && aim == RehearsalAim::kMemoryAndTime) {
+      return RehearsalResult{std::nullopt, false, "trainrun: runs: No space left on device\n"};
+    }
     return machine.rehearse(loaded.recipe.dataloader.batch_size, overrides);
   });
 }
@@ -219,6 +223,9 @@ TEST_CASE(
   CHECK(machine.aims.back() == RehearsalAim::kMemoryAndTime);  // of the batches that are advised
   CHECK(std::count(machine.aims.begin(), machine.aims.end(), RehearsalAim::kMemory) ==
         static_cast<int64_t>(machine.aims.size()) - 2);
+  machine.fails_in_proof = true;
+  CHECK(foresee_on(machine, loaded, limits).fits->remark.find("smaller batches were not tried further") == 0);
+  machine.fails_in_proof = false;
   machine.aims.clear();
   foresee_on(machine, loaded, {.bytes = limits.bytes, .wants_time = false});
   CHECK(std::count(machine.aims.begin(), machine.aims.end(), RehearsalAim::kMemoryAndTime) == 0);
