@@ -37,7 +37,7 @@ def by_rounding(case: Case) -> float:
     """The largest difference of two losses within STEPS, relative to their size, that noise in the initial weights makes; as much as that may be
     amplified: one draw of noise is not the largest."""
     plain = case.expected().losses[:STEPS]
-    noisy = [case.expected(NOISE[case.precision], seed).losses[:STEPS] for seed in range(NUM_NOISY)]
+    noisy = [case.expected(NOISE[case.precision], seed).losses[:STEPS] for seed in range(NUM_NOISY[0])]
     return AMPLIFIED * max(abs(a - b) / (max(abs(a), abs(b)) or 1) for run in noisy for a, b in zip(run, plain, strict=True))
 
 

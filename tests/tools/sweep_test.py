@@ -151,7 +151,7 @@ def test_killed_at_random_moments_and_resumed_a_sweep_has_the_same_table(tmp_pat
     arguments = {
         "grid": [*WSD, "scheduler.num_decay_steps=[10,20,30]", "optimizer.lr=[1e-3,1e-2]", "training.max_steps=60", "checkpoint.every=10", "--jobs", "2"],
         "tpe": ["training.num_epochs=1", "optimizer.lr=log(1e-4,1e-1)", "model.layers[4].out_features=16..64", "--trials", "13", "--jobs", "2"],
-        "asha": ["training={num_epochs: null, max_steps: 30}", "evaluation.every=10", "checkpoint.every=10", "optimizer.lr=log(1e-5,1e-1)", "--trials", "6",
+        "asha": [*SHORT, "evaluation.every=10", "checkpoint.every=10", "optimizer.lr=log(1e-5,1e-1)", "--trials", "9",
                  "--method", "random", "--scheduler", "asha", "--min-steps", "10", "--jobs", "1"],
     }[kind]  # fmt: skip
     sweep(tmp_path / "whole", *arguments)
