@@ -35,6 +35,16 @@ bool is_image_name(const fs::path& path) { return has_extension(path, kExtension
 
 bool is_hidden_name(const std::string& name) { return name.starts_with('.') || name == "@eaDir" || name == "__MACOSX"; }
 
+fs::path folder_within(const std::string& root, const std::string& name) {
+  fs::path folder = (fs::path(root) / name).lexically_normal();
+  return folder.has_filename() ? folder : folder.parent_path();
+}
+
+bool is_within(const fs::path& path, const fs::path& folder) {
+  const fs::path relative = path.lexically_relative(folder);
+  return !relative.empty() && *relative.begin() != "..";
+}
+
 void PassedOver::add(Kind kind, const fs::path& path) { add(kind, Some{1, {path.filename().string()}}); }
 
 void PassedOver::add(const PassedOver& other) {

@@ -14,6 +14,11 @@ bool is_image_name(const std::filesystem::path& path);
 /// (.ipynb_checkpoints, .git, ._1.jpg), or is @eaDir (Synology) or __MACOSX (archives made on a Mac).
 bool is_hidden_name(const std::string& name);
 
+/// The folder of this name within `root`, without a slash at its end: "." is `root` itself.
+std::filesystem::path folder_within(const std::string& root, const std::string& name);
+/// Whether `path` is `folder` or lies in it, by their names alone: both as `folder_within` gives them, or absolute.
+bool is_within(const std::filesystem::path& path, const std::filesystem::path& folder);
+
 /// Counts what a reader of folders passes over.
 class PassedOver {
  public:

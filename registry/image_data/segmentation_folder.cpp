@@ -45,22 +45,15 @@ struct SegmentationFolder : ImageOptions {
     describe_into(f);
   }
   std::unique_ptr<Dataset> build(const DatasetInputs&) const;
-  /// `images` or `masks` within `root`, without a slash at the end.
-  fs::path folder(const std::string& name) const;
 };
-
-bool is_within(const fs::path& path, const fs::path& folder) {
-  const fs::path relative = path.lexically_relative(folder);
-  return !relative.empty() && *relative.begin() != "..";
-}
 
 class SegmentationDataset : public ImageSamples {
  public:
   explicit SegmentationDataset(const SegmentationFolder& options)
       : ImageSamples(options, MaskOptions{options.num_classes, static_cast<double>(options.mask_fill)}),
         options_(options),
-        images_(options.folder(options.images)),
-        masks_(options.folder(options.masks)) {}
+        images_(folder_within(options.root, options.images)),
+        masks_(folder_within(options.root, options.masks)) {}
 
  protected:
   Listing list() const override {
@@ -134,14 +127,10 @@ class SegmentationDataset : public ImageSamples {
   fs::path masks_;
 };
 
-fs::path SegmentationFolder::folder(const std::string& name) const {
-  fs::path folder = (fs::path(root) / name).lexically_normal();
-  return folder.has_filename() ? folder : folder.parent_path();
-}
-
 std::unique_ptr<Dataset> SegmentationFolder::build(const DatasetInputs&) const {
-  if (folder(images) == folder(masks) && image_suffix == mask_suffix) {
-    throw Error("SegmentationFolder: images and masks are both in " + folder(images).string() +
+  const fs::path folder = folder_within(root, images);
+  if (folder == folder_within(root, masks) && image_suffix == mask_suffix) {
+    throw Error("SegmentationFolder: images and masks are both in " + folder.string() +
                 ", so their names must differ: write mask_suffix, such as _mask where the mask of 1.jpg is 1_mask.png");
   }
   return std::make_unique<SegmentationDataset>(*this);

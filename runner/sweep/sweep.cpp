@@ -147,7 +147,7 @@ bool Sweep::is_running(int64_t trial) const {
 }
 
 void Sweep::start(int64_t id) {
-  settle(id);
+  take_finished(id, read_trial(folder_of(id), options_.facts.metric, catalog_));
   const SweepTrial& trial = state_.trial(id);
   if (trial.state != SweepTrial::State::kWaiting) return;
   const std::string folder = folder_of(id);
@@ -184,7 +184,8 @@ bool Sweep::is_begin_of_others(const SweepTrial& trial, int64_t step) const {
 
 void Sweep::settle_ended(const Running& ended, int exit_code) {
   const int64_t before = state_.trial(ended.trial).step;
-  settle(ended.trial);
+  const TrialProgress progress = read_trial(folder_of(ended.trial), options_.facts.metric, catalog_);
+  if (!take_finished(ended.trial, progress) && exit_code == 0) take_stopped(ended.trial, progress);
   const SweepTrial& trial = state_.trial(ended.trial);
   if (trial.state != SweepTrial::State::kWaiting || signal_ != 0) return;
   if (exit_code == 0 && trial.step > before) return;  // it stopped where others begin
@@ -195,22 +196,25 @@ void Sweep::settle_ended(const Running& ended, int exit_code) {
   tell_of(state_.trial(ended.trial), "failed: " + why);
 }
 
-/// Takes what the folder of a trial says of how far it has come.
-void Sweep::settle(int64_t id) {
-  const SweepTrial& trial = state_.trial(id);
-  const TrialProgress progress = read_trial(folder_of(id), options_.facts.metric, catalog_);
-  if (const auto origin = origin_of(folder_of(id)); origin && !trial.origin) {
+/// Takes what the folder of a trial says of a run that is done, and of the steps it began with: true where it is done.
+bool Sweep::take_finished(int64_t id, const TrialProgress& progress) {
+  if (const auto origin = origin_of(folder_of(id)); origin && !state_.trial(id).origin) {
     record(sweep_events::forked(id, origin->first, origin->second));
   }
-  if (progress.is_finished) {
-    std::string why = progress.why;
-    if (!progress.figure) why = "no evaluation gave " + options_.facts.metric;
-    record(sweep_events::finished(id, progress.step, progress.figure, progress.seconds, why));
-    const SweepTrial& after = state_.trial(id);
-    const std::string figure = after.figure ? options_.facts.metric + " " + in_figures(*after.figure, 5) : why;
-    tell_of(after, "finished: " + figure);
-    return;
-  }
+  if (!progress.is_finished) return false;
+  std::string why = progress.why;
+  if (!progress.figure) why = "no evaluation gave " + options_.facts.metric;
+  record(sweep_events::finished(id, progress.step, progress.figure, progress.seconds, why));
+  const SweepTrial& after = state_.trial(id);
+  const std::string figure = after.figure ? options_.facts.metric + " " + in_figures(*after.figure, 5) : why;
+  tell_of(after, "finished: " + figure);
+  return true;
+}
+
+/// Takes what a process came to that stopped where it was asked to, with exit code 0. A folder does not say as much by
+/// itself: a checkpoint of that step may be one that a killed process had not evaluated, or whose run had still to finish.
+void Sweep::take_stopped(int64_t id, const TrialProgress& progress) {
+  const SweepTrial& trial = state_.trial(id);
   const int64_t stopped_at = progress.step;
   const auto stop = step_to_stop(trial);
   if (!stop || stopped_at < *stop) return;

@@ -68,7 +68,8 @@ class Sweep {
   int64_t unused_id(const Value& resolved) const;
 
   void record(const nlohmann::json& entry);
-  void settle(int64_t id);
+  bool take_finished(int64_t id, const TrialProgress& progress);
+  void take_stopped(int64_t id, const TrialProgress& progress);
   void settle_ended(const Running& ended, int exit_code);
   void note_reached(const SweepTrial& trial, const TrialProgress& progress);
   void fork_from(const SweepTrial& parent);

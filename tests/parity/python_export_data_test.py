@@ -5,10 +5,13 @@ import csv
 import json
 import pathlib
 import random
+import shutil
 import subprocess
 import sys
 
+import numpy
 import pytest
+from PIL import Image
 
 from tests.parity.forked_python import forked_python
 from tests.parity.python_export_test import DIGITS, ROOT, export, verified
@@ -110,6 +113,37 @@ def write_texts(folder, form):
         frame.to_csv(folder / f"{part}.tsv", index=False, sep="\t", quoting=csv.QUOTE_NONE)
         frame.to_parquet(folder / f"{part}.parquet")
         (folder / f"{part}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.mark.parametrize("layout", [("scenes/train", "classes/train", "_left[8bit]", "_ids"), ("shots/in", "shots", "", "*")])
+def test_masks_lie_beside_images_as_trainrun_looks_for_them(layout, tmp_path, python, programs):
+    """Names that are patterns to a shell, hidden files and what is no image make no difference."""
+    images, masks, image_suffix, mask_suffix = layout
+    draw = numpy.random.default_rng(1)
+    for part, name in (("a", "1"), ("a", "2"), ("b", "1"), ("b", ".hidden"), (".git", "3")):
+        for folder, suffix, shape in ((images, image_suffix, (12, 12, 3)), (masks, mask_suffix, (12, 12))):
+            path = tmp_path / folder / part / f"{name}{suffix}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(draw.integers(0, 3, shape, dtype=numpy.uint8) * (60 if folder == images else 1)).save(path)
+    (tmp_path / images / f"README{image_suffix}.txt").write_text("not an image")
+    recipe = tmp_path / "masks.yaml"
+    rows = (f"{{type: SegmentationFolder, root: {tmp_path}, images: {images}, masks: {masks}, image_suffix: '{image_suffix}', "
+            f"mask_suffix: '{mask_suffix}', num_classes: 3}}")  # fmt: skip
+    recipe.write_text(HEAD + f"""
+model: {{layers: [{{type: Conv2d, out_channels: 3, kernel_size: 3, padding: 1}}]}}
+loss: CrossEntropyLoss
+optimizer: {{type: SGD, lr: 0.1}}
+dataset: {{train: {rows}, eval: {rows}}}
+dataloader: {{batch_size: 2, eval_batch_size: 3}}
+training: {{num_epochs: 4}}
+""")
+    verified(recipe, programs / f"masks{len(image_suffix)}.py", python)
+    shutil.copytree(tmp_path / masks, tmp_path / "copy")
+    (tmp_path / "copy").rename(tmp_path / images / "masks")
+    beside = tmp_path / "beside.yaml"
+    beside.write_text(recipe.read_text().replace(f"masks: {masks}", f"masks: {images}/masks"))
+    done = export(beside, "--output", tmp_path / "a.py")
+    assert done.returncode == 2 and "another folder than the images' alone" in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("kind, form, columns, more", [

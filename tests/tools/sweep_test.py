@@ -12,6 +12,7 @@ import time
 import pytest
 import safetensors.numpy
 
+from tests.forged_state import forge
 from tests.program import BINARY, CALLED
 from tests.tools.report_pages import Page
 
@@ -151,7 +152,7 @@ def test_killed_at_random_moments_and_resumed_a_sweep_has_the_same_table(tmp_pat
     arguments = {
         "grid": [*WSD, "scheduler.num_decay_steps=[10,20,30]", "optimizer.lr=[1e-3,1e-2]", "training.max_steps=60", "checkpoint.every=10", "--jobs", "2"],
         "tpe": ["training.num_epochs=1", "optimizer.lr=log(1e-4,1e-1)", "model.layers[4].out_features=16..64", "--trials", "13", "--jobs", "2"],
-        "asha": [*SHORT, "evaluation.every=10", "checkpoint.every=10", "optimizer.lr=log(1e-5,1e-1)", "--trials", "9",
+        "asha": ["training={num_epochs: null, max_steps: 30}", "evaluation.every=10", "checkpoint.every=10", "optimizer.lr=log(1e-5,1e-1)", "--trials", "6",
                  "--method", "random", "--scheduler", "asha", "--min-steps", "10", "--jobs", "1"],
     }[kind]  # fmt: skip
     sweep(tmp_path / "whole", *arguments)
@@ -163,6 +164,35 @@ def test_killed_at_random_moments_and_resumed_a_sweep_has_the_same_table(tmp_pat
     for trial in table(tmp_path / "whole")["trials"]:
         name = pathlib.Path(trial["folder"]).name
         assert_same_weights(tmp_path / "whole" / name, tmp_path / "killed" / name)
+
+
+def take_back_the_end(folder, trial):
+    """Leaves a trial as its last step is saved: evaluated, or not yet, and the journal has not heard of it."""
+    run = pathlib.Path(trial["folder"])
+    (run / "summary.json").unlink()
+    journal = folder / "journal.jsonl"
+    lines = journal.read_text().splitlines(keepends=True)
+    last = max(i for i, line in enumerate(lines) if json.loads(line).get("trial") == trial["trial"] and json.loads(line)["event"] == "finished")
+    journal.write_text("".join(lines[:last] + lines[last + 1:]))
+    return run
+
+
+@pytest.mark.parametrize("is_evaluated", [True, False])
+def test_a_trial_that_was_killed_just_before_its_end_is_brought_there(tmp_path, is_evaluated):
+    """Its last checkpoint is of the step that it was to come to; that alone makes it neither finished nor compared."""
+    arguments = ["training={num_epochs: null, max_steps: 20}", "evaluation.every=10", "checkpoint.every=10", "optimizer.lr=[1e-3,1e-2]",
+                 "--scheduler", "asha", "--min-steps", "10", "--reduction", "2", "--jobs", "1"]  # fmt: skip
+    sweep(tmp_path, *arguments)
+    before = lasting(table(tmp_path))
+    for trial in table(tmp_path)["trials"]:
+        if trial["state"] != "finished":
+            continue
+        run = take_back_the_end(tmp_path, trial)
+        if not is_evaluated:
+            forge(run / "checkpoints/latest/state.json", evaluation_due=True)
+    sweep(tmp_path, *arguments)
+    assert lasting(table(tmp_path)) == before
+    assert "finished" in [trial["state"] for trial in before["trials"]]
 
 
 def test_a_signal_stops_the_trials_too_and_the_same_command_resumes(tmp_path):

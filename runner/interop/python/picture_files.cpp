@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "registry/image_data/image_files.h"
 #include "runner/interop/python/data.h"
 #include "runner/interop/python/expression.h"
 
@@ -34,8 +35,11 @@ constexpr const char* kPictures = R"(class Pictures(Dataset):
 constexpr const char* kSegmentation = R"(class Segmentation(Dataset):
     """Images, and masks with the class of every pixel, which are transformed alike."""
 
+    endings = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
+
     def __init__(self, images, masks, transform, image_suffix="", mask_suffix=""):
-        self.images = sorted(path for path in Path(images).rglob(f"*{image_suffix}.*") if path.is_file())
+        named = (path for path in Path(images).rglob("*") if path.stem.endswith(image_suffix) and path.is_file())
+        self.images = sorted(path for path in named if path.suffix.lower() in self.endings and "/." not in f"/{path.relative_to(images)}")
         names = [path.relative_to(images).with_name(path.stem.removesuffix(image_suffix) + mask_suffix + ".png") for path in self.images]
         self.masks = [Path(masks, name) for name in names]
         self.transform = transform
@@ -101,11 +105,8 @@ Data read_one_by_one(const DataSource& source, const std::string& first, std::se
 /// "'streets/images', 'streets/masks', augment", and suffixes where there are some.
 std::string mask_arguments(const DataSource& source, const Component<DatasetKind>& set, const std::string& transform) {
   const auto word = [&set](const char* key) { return set.attributes.at(key).get<std::string>(); };
-  const auto folder = [&](const char* key) {
-    return (std::filesystem::path(word("root")) / word(key)).lexically_normal();
-  };
-  const std::filesystem::path masks_within_images = folder("masks").lexically_relative(folder("images"));
-  if (!masks_within_images.empty() && *masks_within_images.begin() != "..") {
+  const auto folder = [&](const char* key) { return folder_within(word("root"), word(key)); };
+  if (is_within(folder("masks"), folder("images"))) {
     source.file.refuse(set.place, set.path, "a program is written for masks in another folder than the images' alone");
   }
   std::string arguments =
