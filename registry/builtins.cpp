@@ -9,7 +9,9 @@
 // Every component that comes with trainrun; what each room adds is on its own page, families.cpp.
 namespace trainrun {
 
-Catalog builtins() {
+namespace {
+
+Catalog make_catalog() {
   Catalog catalog;
   add_layer_families(catalog.layers);
   add_initializer_families(catalog.initializers);
@@ -29,9 +31,13 @@ Catalog builtins() {
   return catalog;
 }
 
+}  // namespace
+
 const Catalog& builtin_catalog() {
-  static const Catalog catalog = builtins();
+  static const Catalog catalog = make_catalog();
   return catalog;
 }
+
+Catalog builtins() { return builtin_catalog(); }
 
 }  // namespace trainrun

@@ -54,7 +54,7 @@ class Catalog {
   }
 };
 
-/// The components that come with the registry: one page for each room, families.cpp.
+/// The components that come with the registry: one page for each room, families.cpp. They are described once in a process.
 Catalog builtins();
 
 /// The JSON Schema definitions of every component. "layer.Conv2d" is its mapping, with nothing required; "layer" is any

@@ -79,7 +79,7 @@ struct Component {
   }
 };
 
-/// The components of one kind, by name. An ordinary value.
+/// The components of one kind, by name. An ordinary value; copies share their entries until something is added to one.
 template <class Kind>
 class Registry {
  public:
@@ -100,15 +100,15 @@ class Registry {
 
   /// The component called `name`, or nullptr.
   const Entry* find(const std::string& name) const {
-    const auto it = entries_.find(name);
-    return it == entries_.end() ? nullptr : &it->second;
+    const auto it = entries_->find(name);
+    return it == entries_->end() ? nullptr : &it->second;
   }
   std::vector<std::string> names() const {
     std::vector<std::string> names;
-    for (const auto& [name, entry] : entries_) names.push_back(name);
+    for (const auto& [name, entry] : *entries_) names.push_back(name);
     return names;
   }
-  const std::map<std::string, Entry>& entries() const { return entries_; }
+  const std::map<std::string, Entry>& entries() const { return *entries_; }
 
   /// Sets the plugin from which later additions come.
   void set_origin(std::string origin) { origin_ = std::move(origin); }
@@ -127,7 +127,7 @@ class Registry {
   };
   void add_options(const std::string& name, const std::string& doc, const Options& options);
 
-  std::map<std::string, Entry> entries_;
+  std::shared_ptr<std::map<std::string, Entry>> entries_ = std::make_shared<std::map<std::string, Entry>>();
   std::string origin_;
 };
 
@@ -193,7 +193,8 @@ void Registry<Kind>::add_options(const std::string& name, const std::string& doc
       return facts(own.get(), inputs);
     };
   };
-  entries_.emplace(name, std::move(entry));
+  if (entries_.use_count() > 1) entries_ = std::make_shared<std::map<std::string, Entry>>(*entries_);
+  entries_->emplace(name, std::move(entry));
 }
 
 /// A kind whose components read more than their own and the common parameters.
