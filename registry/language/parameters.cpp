@@ -198,7 +198,6 @@ FieldBuilder& FieldBuilder::doc(std::string_view doc) { return parameter_.doc = 
 
 std::vector<Parameter> FieldList::parameters() const {
   std::vector<Parameter> result;
-  result.reserve(fields_.size());
   for (const Field& field : fields_) result.push_back(field.parameter);
   return result;
 }
