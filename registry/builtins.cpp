@@ -8,7 +8,6 @@
 
 // Every component that comes with trainrun; what each room adds is on its own page, families.cpp.
 namespace trainrun {
-
 namespace {
 
 Catalog make_catalog() {

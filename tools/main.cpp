@@ -68,7 +68,7 @@ int run_program(int argc, char** argv, Program& program) {
 }
 
 int run_and_report(int argc, char** argv) {
-  Program& program = *new Program;  // never taken apart: see the end of main
+  Program program;
   try {
     return run_program(argc, argv, program);
   } catch (const std::bad_alloc&) {

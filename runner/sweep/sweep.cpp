@@ -61,6 +61,10 @@ std::string Sweep::folder_of(int64_t trial) const {
   return options_.folder + name;
 }
 
+TrialProgress Sweep::progress_of(int64_t trial) const {
+  return read_trial(folder_of(trial), options_.facts.metric, catalog_);
+}
+
 std::string Sweep::output_of(int64_t trial) const {
   return options_.folder + "/output" + folder_of(trial).substr(options_.folder.size()) + ".txt";
 }
@@ -147,7 +151,7 @@ bool Sweep::is_running(int64_t trial) const {
 }
 
 void Sweep::start(int64_t id) {
-  take_finished(id, read_trial(folder_of(id), options_.facts.metric, catalog_));
+  take_finished(id, progress_of(id));
   const SweepTrial& trial = state_.trial(id);
   if (trial.state != SweepTrial::State::kWaiting) return;
   const std::string folder = folder_of(id);
@@ -184,7 +188,7 @@ bool Sweep::is_begin_of_others(const SweepTrial& trial, int64_t step) const {
 
 void Sweep::settle_ended(const Running& ended, int exit_code) {
   const int64_t before = state_.trial(ended.trial).step;
-  const TrialProgress progress = read_trial(folder_of(ended.trial), options_.facts.metric, catalog_);
+  const TrialProgress progress = progress_of(ended.trial);
   if (!take_finished(ended.trial, progress) && exit_code == 0) take_stopped(ended.trial, progress);
   const SweepTrial& trial = state_.trial(ended.trial);
   if (trial.state != SweepTrial::State::kWaiting || signal_ != 0) return;

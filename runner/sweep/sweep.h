@@ -84,6 +84,7 @@ class Sweep {
   void heed_signals();
   void tell_of(const SweepTrial& trial, const std::string& what) const;
   std::string output_of(int64_t trial) const;
+  TrialProgress progress_of(int64_t trial) const;
 
   SweepOptions options_;
   const Catalog& catalog_;

@@ -182,7 +182,7 @@ bool Sweep::waits_for_parent(const SweepTrial& trial) const {
 /// Those that begin with the steps after which `parent` has stopped get their folders.
 void Sweep::fork_from(const SweepTrial& parent) {
   const int64_t parent_id = parent.id, parent_number = *number_of(parent.id);
-  const int64_t step = read_trial(folder_of(parent_id), options_.facts.metric, catalog_).step;
+  const int64_t step = progress_of(parent_id).step;
   for (const auto& [number, fork] : forks_) {
     if (fork.parent != parent_number || fork.step != step) continue;
     const auto chosen = state_.trial_of_number().find(number);

@@ -78,4 +78,4 @@ def test_an_evaluation_of_many_batches_holds_no_more_than_one_of_few(tmp_path):
         peaks.append(peak(8, run))
         if peaks[-1] < 1.15 * few:
             return
-    raise AssertionError(f"batches of 2 evaluations hold {few} bytes, of 8 {peaks}")
+    raise AssertionError(f"an evaluation of 2 batches holds {few} bytes, one of 8 {peaks}")

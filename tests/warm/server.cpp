@@ -209,8 +209,6 @@ int listening_at(const std::string& path) {
   return listens ? listener : -1;
 }
 
-/// Serves until its parent ends or, for `idle_s` > 0, until nobody has called for so long. Says on standard output that it
-/// is ready.
 /// What each process would otherwise do first of all, and what depends on nothing that a call brings with it: a kernel in
 /// the tables of 3,000 operators, whose pages would be copied for that, and the catalog. Most of the time of a short call.
 bool prepare() {
@@ -222,6 +220,8 @@ bool prepare() {
   return true;
 }
 
+/// Serves until its parent ends or, for `idle_s` > 0, until nobody has called for so long. Says on standard output that it
+/// is ready.
 int serve(const std::string& path, const char* program, int idle_s) {
   if (idle_s == 0) prctl(PR_SET_PDEATHSIG, SIGKILL);
   signal(SIGPIPE, SIG_IGN);
