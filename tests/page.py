@@ -43,9 +43,8 @@ def run_pytest(file: str, first: int, num_parts: int, options: list[str]) -> int
     if "torch" in sys.modules and "OMP_NUM_THREADS" in os.environ:  # which is read as torch is imported
         sys.modules["torch"].set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     sys.path.insert(0, os.getcwd())  # as python -m pytest does
-    # Some plugins of pytest's are imported here before it begins, so their own assertions are plain ones.
-    quiet = ["-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning"]
-    return int(pytest.main(["-q", "-rs", "-p", "no:cacheprovider", *quiet, *options, file], plugins=[Part(first, num_parts)]))
+    # Plugins that packages bring (anyio's) would be imported, and rewritten, for each page.
+    return int(pytest.main(["-q", "-rs", "-p", "no:cacheprovider", "--disable-plugin-autoload", *options, file], plugins=[Part(first, num_parts)]))
 
 
 def end_by(status: int) -> None:
@@ -66,6 +65,8 @@ def in_folder_of(path: str):
 
 def become(request: dict, files: list[int]) -> None:
     """Takes over the working folder, the environment and the standard streams of whoever asked."""
+    import tempfile
+
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for number, file in enumerate(files):
@@ -74,6 +75,7 @@ def become(request: dict, files: list[int]) -> None:
     os.environ.clear()
     os.environ.update(request["environment"])
     os.chdir(request["folder"])
+    tempfile.tempdir = None  # what our own TMPDIR said may have been kept there
     sys.argv = ["pytest", request["file"]]
 
 

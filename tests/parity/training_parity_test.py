@@ -70,7 +70,7 @@ def winograd_net() -> nn.Module:
 def losses_of_winograd_net(mnist_folder):
     return reference.train(winograd_net, lambda model: torch.optim.SGD(model.parameters(), lr=0.005, momentum=0.9),
                            lambda optimizer: lr_scheduler.ConstantLR(optimizer, factor=1), reference.mnist(mnist_folder, "train"), seed=9,
-                           batch_size=32, num_steps=NUM_STEPS, transform=normalized)
+                           batch_size=16, num_steps=NUM_STEPS, transform=normalized)
 
 
 @pytest.mark.parametrize("convolutions", ["fast", "direct"])
