@@ -39,6 +39,14 @@ const std::map<std::string, std::vector<FusionExample>>& fusion_examples() {
          "32, kernel_size: 5}]",
          {4, 32, 13, 15},
          2}}},
+      {"PointConv2d",
+       {{"[{type: Conv2d, out_channels: 40, kernel_size: 1}]", {4, 24, 5, 7}, 1, true},
+        {"[{type: Conv2d, out_channels: 24, kernel_size: 1, bias: false}, {type: Conv2d, out_channels: 16, "
+         "kernel_size: 1, stride: [2, 3]}]",
+         {3, 32, 9, 7},
+         2,
+         true},
+        {"[{type: Conv2d, out_channels: 24, kernel_size: 1, padding: same}]", {2, 16, 3, 3}}}},
       {"ConvReLUMaxPool2d",
        {{"[{type: Conv2d, out_channels: 5, kernel_size: 3}, ReLU, {type: MaxPool2d, kernel_size: 2}]", {3, 1, 17, 29}},
         {"[{type: Conv2d, out_channels: 4, kernel_size: 5, padding: same, bias: false}, {type: ReLU, inplace: true}, "
@@ -168,7 +176,7 @@ Tolerance tolerance_of(const std::string& fusion) {
     return {1e-6, 1e-2};
   if (fusion.ends_with("AddNorm")) return {1e-6, 1e-2};
   if (fusion == "WinogradConv2d") return {1e-4, 1e-2};
-  if (fusion.starts_with("BatchNorm") || fusion.starts_with("Conv")) return {1e-5, 1e-2};
+  if (fusion.starts_with("BatchNorm") || fusion.starts_with("Conv") || fusion == "PointConv2d") return {1e-5, 1e-2};
   return {};
 }
 

@@ -1,0 +1,61 @@
+#include <array>
+#include <variant>
+#include <vector>
+
+#include "registry/graph/fusion.h"
+#include "registry/graph/graph.h"
+#include "registry/kernels/convolution.h"
+#include "registry/layers/convolutions.h"
+
+// A Conv2d of 1x1 by itself, computed as one product of matrices where that is quicker.
+
+namespace trainrun {
+namespace {
+
+class PointConvolution : public Operation {
+ public:
+  PointConvolution(const Layer& layer, std::array<int64_t, 2> stride) : layer_(layer), stride_(stride) {}
+
+  Tensors run(const Tensors& inputs) const override {
+    const auto parameters = layer_.state->named_parameters(false);
+    const at::Tensor* bias = parameters.find("bias");
+    return {kernels::point_conv2d(inputs[0], *parameters.find("weight"), bias ? *bias : at::Tensor(), stride_)};
+  }
+  Traits traits() const override { return kComputed; }
+
+ private:
+  Layer layer_;
+  std::array<int64_t, 2> stride_;
+};
+
+/// Whether nothing is added around the image.
+bool has_no_padding(const Convolution<2, false>& conv) {
+  const auto* sizes = std::get_if<Sizes<2>>(&conv.padding);
+  return !sizes || ((*sizes)[0] == 0 && (*sizes)[1] == 0);  // "same" and "valid" add nothing to 1x1
+}
+
+std::shared_ptr<const Operation> fuse_point_convolution(const FusedLayers& layers) {
+  const GraphNode& node = layers["convolution"];
+  const auto* conv = node.options<Convolution<2, false>>();
+  if (!conv || conv->kernel_size[0] != 1 || conv->kernel_size[1] != 1 || conv->groups != 1 || !has_no_padding(*conv)) {
+    return nullptr;
+  }
+  const std::vector<int64_t>& out = node.output_shapes.at(0);
+  const bool pays = node.output_dtypes.at(0) == at::kFloat && out.size() == 4 &&
+                    kernels::point_product_pays(node.input_shapes.at(0)[1], out[1]);
+  if (!pays) return nullptr;
+  return std::make_shared<PointConvolution>(node.layer, std::array{conv->stride[0], conv->stride[1]});
+}
+
+}  // namespace
+
+void add_point_convolution(FusionRegistry& fusions) {
+  fusions.add(
+      {.name = "PointConv2d",
+       .doc = "a 1x1 convolution over images with channels last as one product of matrices: equal but for rounding",
+       .pattern = {.nodes = {{"convolution", {"Conv2d"}}}},
+       .fuse = fuse_point_convolution,
+       .is_fast_convolution = true});
+}
+
+}  // namespace trainrun

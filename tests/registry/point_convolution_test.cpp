@@ -1,0 +1,121 @@
+#include <ATen/TensorOperators.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/ops/conv2d.h>
+#include <ATen/ops/convolution_backward.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/randn.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <array>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "registry/kernels/convolution.h"
+#include "tests/doctest.h"
+#include "tests/support.h"
+#include "tests/tensor_errors.h"
+
+using namespace trainrun::kernels;
+using trainrun::test::error_of;
+
+namespace {
+
+constexpr auto kLast = at::MemoryFormat::ChannelsLast;
+
+using Tensors = std::vector<at::Tensor>;
+
+/// y, and the gradients of x, the weight and the bias.
+template <class Conv>
+Tensors pass(const Conv& conv, const Tensors& inputs, const at::Tensor& grad_y) {
+  Tensors learned;
+  for (const at::Tensor& input : inputs) learned.push_back(input.detach().requires_grad_());
+  const at::Tensor y = conv(learned[0], learned[1], learned[2]);
+  const auto gradients = torch::autograd::grad({y}, learned, {grad_y});
+  return {y.detach(), gradients[0], gradients[1], gradients[2]};
+}
+
+Tensors doubles(const Tensors& tensors) {
+  Tensors wide;
+  for (const at::Tensor& tensor : tensors) wide.push_back(tensor.to(at::kDouble));
+  return wide;
+}
+
+}  // namespace
+
+TEST_CASE("a convolution of 1x1 as a product equals float64's convolution, for any sizes and strides") {
+  std::mt19937 random(5);  // NOLINT(bugprone-random-generator-seed): the same sizes each time
+  at::manual_seed(5);
+  const auto number = [&](int64_t least, int64_t most) {
+    return std::uniform_int_distribution<int64_t>(least, most)(random);
+  };
+  for (int i = 0; i < trainrun::test::fuzz_rounds(60); ++i) {
+    const int64_t channels = number(2, 70), filters = number(1, 130);
+    const std::array<int64_t, 2> stride = {number(1, 3), number(1, 3)};
+    const Tensors inputs = {at::randn({number(1, 6), channels, number(2, 15), number(1, 15)}).contiguous(kLast),
+                            at::randn({filters, channels, 1, 1}), at::randn({filters})};
+    CAPTURE(inputs[0].sizes());
+    CAPTURE(filters);
+    const auto direct = [&](const auto& x, const auto& w, const auto& b) { return at::conv2d(x, w, b, stride); };
+    const auto own = [&](const auto& x, const auto& w, const auto& b) { return point_conv2d(x, w, b, stride); };
+    const at::Tensor grad_y = at::randn_like(direct(inputs[0], inputs[1], inputs[2]));
+    const Tensors exact = pass(direct, doubles(inputs), grad_y.to(at::kDouble));
+    const Tensors found = pass(own, inputs, grad_y);
+    for (size_t k = 0; k < exact.size(); ++k) {
+      REQUIRE(found[k].sizes() == exact[k].sizes());
+      CHECK(error_of(found[k], exact[k]) < 1e-5);
+    }
+    CHECK(found[0].is_contiguous(kLast));
+    CHECK(found[1].is_contiguous(kLast));
+    CHECK(found[2].is_contiguous());
+    const c10::NoGradGuard no_grad;
+    CHECK(at::equal(point_conv2d(inputs[0], inputs[1], inputs[2], stride), found[0]));
+    CHECK(error_of(point_conv2d(inputs[0], inputs[1], {}, stride),
+                   at::conv2d(inputs[0].to(at::kDouble), inputs[1].to(at::kDouble), {}, stride)) < 1e-5);
+  }
+}
+
+TEST_CASE("a convolution of 1x1 as a product has derivatives of second order, which are conv2d's") {
+  const at::Tensor x = at::randn({2, 8, 5, 6}).contiguous(kLast).requires_grad_();
+  const at::Tensor w = at::randn({7, 8, 1, 1}).requires_grad_();
+  const auto penalty = [&](const at::Tensor& y) {
+    const at::Tensor gradient = torch::autograd::grad({y.square().sum()}, {x}, {}, true, true)[0];
+    return torch::autograd::grad({gradient.square().sum()}, {w})[0];
+  };
+  const at::Tensor ours = penalty(point_conv2d(x, w, {}, {2, 1}));
+  CHECK(error_of(ours, penalty(at::conv2d(x, w, {}, {2, 1})).to(at::kDouble)) < 1e-5);
+}
+
+TEST_CASE("only the gradients that are wanted are computed of a convolution of 1x1") {
+  const at::Tensor x = at::randn({2, 8, 5, 6}).contiguous(kLast), w = at::randn({7, 8, 1, 1});
+  const at::Tensor learned = x.detach().requires_grad_();
+  const at::Tensor of_x = torch::autograd::grad({point_conv2d(learned, w, {}, {1, 1}).sum()}, {learned})[0];
+  CHECK(error_of(of_x, w.to(at::kDouble).sum(0).view({1, 8, 1, 1}).expand_as(x)) < 1e-5);
+  const at::Tensor trained = w.detach().requires_grad_();
+  const at::Tensor of_w = torch::autograd::grad({point_conv2d(x, trained, {}, {1, 1}).sum()}, {trained})[0];
+  CHECK(error_of(of_w, x.to(at::kDouble).sum({0, 2, 3}).view({1, 8, 1, 1}).expand_as(w)) < 1e-5);
+}
+
+TEST_CASE("what is no product of matrices over points, ATen's conv2d computes, bit for bit") {
+  const auto same = [](const at::Tensor& x, const at::Tensor& w) {
+    const at::Tensor expected = at::conv2d(x, w, {}, {2, 2}), found = point_conv2d(x, w, {}, {2, 2});
+    return at::equal(found, expected) && found.strides() == expected.strides();
+  };
+  CHECK(same(at::randn({4, 16, 6, 6}), at::randn({8, 16, 1, 1})));  // channels first
+  CHECK(same(at::randn({4, 16, 6, 6}).contiguous(kLast), at::randn({8, 16, 3, 3})));
+  CHECK(same(at::randn({4, 16, 6, 6}, at::kDouble).contiguous(kLast), at::randn({8, 16, 1, 1}, at::kDouble)));
+  CHECK(same(at::randn({16, 6, 6}), at::randn({8, 16, 1, 1})));  // one image
+  at::autocast::set_autocast_enabled(at::kCPU, true);
+  CHECK(same(at::randn({4, 16, 6, 6}).contiguous(kLast), at::randn({8, 16, 1, 1})));
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+  at::autocast::clear_cache();
+  CHECK_THROWS_AS(point_conv2d(at::randn({4, 16, 6, 6}).contiguous(kLast), at::randn({8, 12, 1, 1}), {}, {1, 1}),
+                  c10::Error);
+}
+
+TEST_CASE("whether a convolution of 1x1 is a product depends on its channels alone") {
+  if (best_cpu_path() != CpuPath::kAvx2) return;  // elsewhere it was not measured
+  CHECK(point_product_pays(64, 256));
+  CHECK_FALSE(point_product_pays(8, 256));
+}
