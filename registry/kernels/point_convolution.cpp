@@ -117,9 +117,9 @@ bool is_point_product(const at::Tensor& x, const at::Tensor& weight, const at::T
 
 }  // namespace
 
-bool point_product_pays(int64_t channels, int64_t filters) {
-  constexpr int64_t kFewestChannels = 16;
-  return best_cpu_path() == CpuPath::kAvx2 && std::min(channels, filters) >= kFewestChannels;
+bool point_product_pays(int64_t channels, int64_t filters, int64_t points) {
+  constexpr int64_t kFewestChannels = 16, kFewestPoints = 4;
+  return best_cpu_path() == CpuPath::kAvx2 && std::min(channels, filters) >= kFewestChannels && points >= kFewestPoints;
 }
 
 at::Tensor point_conv2d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,

@@ -22,13 +22,13 @@ using trainrun::test::error_of;
 
 namespace {
 
-constexpr auto kLast = at::MemoryFormat::ChannelsLast;
+constexpr auto kPointsLast = at::MemoryFormat::ChannelsLast;
 
 using Tensors = std::vector<at::Tensor>;
 
 /// y, and the gradients of x, the weight and the bias.
 template <class Conv>
-Tensors pass(const Conv& conv, const Tensors& inputs, const at::Tensor& grad_y) {
+Tensors pass_of_points(const Conv& conv, const Tensors& inputs, const at::Tensor& grad_y) {
   Tensors learned;
   for (const at::Tensor& input : inputs) learned.push_back(input.detach().requires_grad_());
   const at::Tensor y = conv(learned[0], learned[1], learned[2]);
@@ -36,7 +36,7 @@ Tensors pass(const Conv& conv, const Tensors& inputs, const at::Tensor& grad_y) 
   return {y.detach(), gradients[0], gradients[1], gradients[2]};
 }
 
-Tensors doubles(const Tensors& tensors) {
+Tensors in_float64(const Tensors& tensors) {
   Tensors wide;
   for (const at::Tensor& tensor : tensors) wide.push_back(tensor.to(at::kDouble));
   return wide;
@@ -53,21 +53,21 @@ TEST_CASE("a convolution of 1x1 as a product equals float64's convolution, for a
   for (int i = 0; i < trainrun::test::fuzz_rounds(60); ++i) {
     const int64_t channels = number(2, 70), filters = number(1, 130);
     const std::array<int64_t, 2> stride = {number(1, 3), number(1, 3)};
-    const Tensors inputs = {at::randn({number(1, 6), channels, number(2, 15), number(1, 15)}).contiguous(kLast),
+    const Tensors inputs = {at::randn({number(1, 6), channels, number(2, 15), number(1, 15)}).contiguous(kPointsLast),
                             at::randn({filters, channels, 1, 1}), at::randn({filters})};
-    CAPTURE(inputs[0].sizes());
+    CAPTURE(inputs[0].numel());
     CAPTURE(filters);
     const auto direct = [&](const auto& x, const auto& w, const auto& b) { return at::conv2d(x, w, b, stride); };
     const auto own = [&](const auto& x, const auto& w, const auto& b) { return point_conv2d(x, w, b, stride); };
     const at::Tensor grad_y = at::randn_like(direct(inputs[0], inputs[1], inputs[2]));
-    const Tensors exact = pass(direct, doubles(inputs), grad_y.to(at::kDouble));
-    const Tensors found = pass(own, inputs, grad_y);
+    const Tensors exact = pass_of_points(direct, in_float64(inputs), grad_y.to(at::kDouble));
+    const Tensors found = pass_of_points(own, inputs, grad_y);
     for (size_t k = 0; k < exact.size(); ++k) {
       REQUIRE(found[k].sizes() == exact[k].sizes());
       CHECK(error_of(found[k], exact[k]) < 1e-5);
     }
-    CHECK(found[0].is_contiguous(kLast));
-    CHECK(found[1].is_contiguous(kLast));
+    CHECK(found[0].is_contiguous(kPointsLast));
+    CHECK(found[1].is_contiguous(kPointsLast));
     CHECK(found[2].is_contiguous());
     const c10::NoGradGuard no_grad;
     CHECK(at::equal(point_conv2d(inputs[0], inputs[1], inputs[2], stride), found[0]));
@@ -77,7 +77,7 @@ TEST_CASE("a convolution of 1x1 as a product equals float64's convolution, for a
 }
 
 TEST_CASE("a convolution of 1x1 as a product has derivatives of second order, which are conv2d's") {
-  const at::Tensor x = at::randn({2, 8, 5, 6}).contiguous(kLast).requires_grad_();
+  const at::Tensor x = at::randn({2, 8, 5, 6}).contiguous(kPointsLast).requires_grad_();
   const at::Tensor w = at::randn({7, 8, 1, 1}).requires_grad_();
   const auto penalty = [&](const at::Tensor& y) {
     const at::Tensor gradient = torch::autograd::grad({y.square().sum()}, {x}, {}, true, true)[0];
@@ -88,7 +88,7 @@ TEST_CASE("a convolution of 1x1 as a product has derivatives of second order, wh
 }
 
 TEST_CASE("only the gradients that are wanted are computed of a convolution of 1x1") {
-  const at::Tensor x = at::randn({2, 8, 5, 6}).contiguous(kLast), w = at::randn({7, 8, 1, 1});
+  const at::Tensor x = at::randn({2, 8, 5, 6}).contiguous(kPointsLast), w = at::randn({7, 8, 1, 1});
   const at::Tensor learned = x.detach().requires_grad_();
   const at::Tensor of_x = torch::autograd::grad({point_conv2d(learned, w, {}, {1, 1}).sum()}, {learned})[0];
   CHECK(error_of(of_x, w.to(at::kDouble).sum(0).view({1, 8, 1, 1}).expand_as(x)) < 1e-5);
@@ -103,19 +103,20 @@ TEST_CASE("what is no product of matrices over points, ATen's conv2d computes, b
     return at::equal(found, expected) && found.strides() == expected.strides();
   };
   CHECK(same(at::randn({4, 16, 6, 6}), at::randn({8, 16, 1, 1})));  // channels first
-  CHECK(same(at::randn({4, 16, 6, 6}).contiguous(kLast), at::randn({8, 16, 3, 3})));
-  CHECK(same(at::randn({4, 16, 6, 6}, at::kDouble).contiguous(kLast), at::randn({8, 16, 1, 1}, at::kDouble)));
+  CHECK(same(at::randn({4, 16, 6, 6}).contiguous(kPointsLast), at::randn({8, 16, 3, 3})));
+  CHECK(same(at::randn({4, 16, 6, 6}, at::kDouble).contiguous(kPointsLast), at::randn({8, 16, 1, 1}, at::kDouble)));
   CHECK(same(at::randn({16, 6, 6}), at::randn({8, 16, 1, 1})));  // one image
   at::autocast::set_autocast_enabled(at::kCPU, true);
-  CHECK(same(at::randn({4, 16, 6, 6}).contiguous(kLast), at::randn({8, 16, 1, 1})));
+  CHECK(same(at::randn({4, 16, 6, 6}).contiguous(kPointsLast), at::randn({8, 16, 1, 1})));
   at::autocast::set_autocast_enabled(at::kCPU, false);
   at::autocast::clear_cache();
-  CHECK_THROWS_AS(point_conv2d(at::randn({4, 16, 6, 6}).contiguous(kLast), at::randn({8, 12, 1, 1}), {}, {1, 1}),
+  CHECK_THROWS_AS(point_conv2d(at::randn({4, 16, 6, 6}).contiguous(kPointsLast), at::randn({8, 12, 1, 1}), {}, {1, 1}),
                   c10::Error);
 }
 
-TEST_CASE("whether a convolution of 1x1 is a product depends on its channels alone") {
+TEST_CASE("whether a convolution of 1x1 is a product depends on its sizes alone") {
   if (best_cpu_path() != CpuPath::kAvx2) return;  // elsewhere it was not measured
-  CHECK(point_product_pays(64, 256));
-  CHECK_FALSE(point_product_pays(8, 256));
+  CHECK(point_product_pays(64, 256, 4));
+  CHECK_FALSE(point_product_pays(8, 256, 64));
+  CHECK_FALSE(point_product_pays(64, 256, 1));
 }

@@ -42,7 +42,7 @@ std::shared_ptr<const Operation> fuse_point_convolution(const FusedLayers& layer
   }
   const std::vector<int64_t>& out = node.output_shapes.at(0);
   const bool pays = node.output_dtypes.at(0) == at::kFloat && out.size() == 4 &&
-                    kernels::point_product_pays(node.input_shapes.at(0)[1], out[1]);
+                    kernels::point_product_pays(node.input_shapes.at(0)[1], out[1], out[2] * out[3]);
   if (!pays) return nullptr;
   return std::make_shared<PointConvolution>(node.layer, std::array{conv->stride[0], conv->stride[1]});
 }
