@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "registry/kernels/convolution.h"
+#include "registry/kernels/cpu_path.h"
 #include "registry/kernels/plain_tensor.h"
 #include "registry/tensors/gradient_places.h"
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "registry/kernels/convolution.h"
+#include "registry/kernels/cpu_path.h"
 #include "tests/doctest.h"
 #include "tests/support.h"
 #include "tests/tensor_errors.h"
