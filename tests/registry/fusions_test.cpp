@@ -1,12 +1,14 @@
 #include <ATen/autocast_mode.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <map>
 #include <regex>
 
 #include "registry/graph/fusion.h"
 #include "registry/graph/passes.h"
 #include "registry/graph/shape_mode.h"
+#include "registry/kernels/cpu_path.h"
 #include "registry/kinds/graph_builder.h"
 #include "tests/registry/fusion_plans.h"
 #include "tests/registry/support.h"
@@ -277,6 +279,14 @@ TEST_CASE("every norm of a ResNet that a ReLU follows is fused, and none that ot
   CHECK(found.at("BatchNormAddReLU") == 8);
   CHECK(fused("[{type: BatchNorm1d, name: n}, ReLU, {type: Add, inputs: ['1', n]}]", {4, 6}, catalog().fusions) ==
         Strings{"n", "1", "2"});
+}
+
+TEST_CASE("the convolutions of 1x1 of a ResNet are products where that was measured, unless convolutions are direct") {
+  const std::string layers = "[{type: ResNet50, num_classes: 10}]";
+  const auto inputs = inputs_like(torch::zeros({2, 3, 64, 64}));
+  CHECK(found_in(layers, inputs)["PointConv2d"] == (kernels::best_cpu_path() == kernels::CpuPath::kAvx2 ? 36 : 0));
+  CHECK(std::ranges::none_of(catalog().fusions.without_fast_convolutions().entries(),
+                             [](const Fusion& fusion) { return fusion.name == "PointConv2d"; }));
 }
 
 /// What each layer reads first, under autocast: "a: BFloat16".

@@ -1,7 +1,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/conv2d.h>
-#include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/randn.h>
 #include <c10/core/GradMode.h>

@@ -208,8 +208,8 @@ TEST_CASE("restore_best ends a run with the weights of its best evaluation, whet
     CHECK((weights_of(folder / "whole/checkpoints/latest") == best));
     CHECK((weights_of(folder / "whole/checkpoints/step-00000010") != best));
     CHECK(content_of(folder / "whole/log.txt").find("the run ends with the weights of step 6") != std::string::npos);
-    for (int64_t step = 5; step < 12;
-         step += kEveryStop) {  // the best is at hand when it is resumed, wherever it was stopped
+    // The best is at hand when it is resumed, wherever it was stopped.
+    for (int64_t step = 5; step < 12; step += kEveryStop) {
       CAPTURE(step);
       check_resumed(folder, step, overrides, catalog);
     }

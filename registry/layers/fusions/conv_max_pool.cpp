@@ -10,22 +10,6 @@
 namespace trainrun {
 namespace {
 
-class ConvMaxPool : public Operation {
- public:
-  ConvMaxPool(const Layer& layer, const kernels::ConvPoolTerms& terms) : layer_(layer), terms_(terms) {}
-
-  Tensors run(const Tensors& inputs) const override {
-    const auto parameters = layer_.state->named_parameters(false);
-    const at::Tensor* bias = parameters.find("bias");
-    return {kernels::conv_max_pool2d(inputs[0], *parameters.find("weight"), bias ? *bias : at::Tensor(), terms_)};
-  }
-  Traits traits() const override { return kComputed; }
-
- private:
-  Layer layer_;
-  kernels::ConvPoolTerms terms_;
-};
-
 bool is_halving(const MaxPool<2>& pool) {
   for (const size_t dim : {0, 1}) {
     if (pool.kernel_size[dim] != 2 || pool.step()[dim] != 2 || pool.padding[dim] != 0 || pool.dilation[dim] != 1) {
@@ -44,9 +28,10 @@ std::shared_ptr<const Operation> fuse(const FusedLayers& layers, bool has_relu) 
   const kernels::ConvPoolTerms terms{(*padding)[0], has_relu};
   const auto parameters = node.layer.state->named_parameters(false);
   const at::Tensor* weight = parameters.find("weight");
-  return weight && kernels::can_fuse_conv_max_pool2d(node.input_shapes.at(0), weight->sizes(), terms)
-             ? std::make_shared<ConvMaxPool>(node.layer, terms)
-             : nullptr;
+  if (!weight || !kernels::can_fuse_conv_max_pool2d(node.input_shapes.at(0), weight->sizes(), terms)) return nullptr;
+  return convolution_by(node.layer, [terms](const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) {
+    return kernels::conv_max_pool2d(x, w, b, terms);
+  });
 }
 
 }  // namespace

@@ -6,27 +6,12 @@
 #include "registry/graph/graph.h"
 #include "registry/kernels/convolution.h"
 #include "registry/layers/convolutions.h"
+#include "registry/layers/fusions/unit_convolution.h"
 
 // A Conv2d of 1x1 by itself, computed as one product of matrices where that is quicker.
 
 namespace trainrun {
 namespace {
-
-class PointConvolution : public Operation {
- public:
-  PointConvolution(const Layer& layer, std::array<int64_t, 2> stride) : layer_(layer), stride_(stride) {}
-
-  Tensors run(const Tensors& inputs) const override {
-    const auto parameters = layer_.state->named_parameters(false);
-    const at::Tensor* bias = parameters.find("bias");
-    return {kernels::point_conv2d(inputs[0], *parameters.find("weight"), bias ? *bias : at::Tensor(), stride_)};
-  }
-  Traits traits() const override { return kComputed; }
-
- private:
-  Layer layer_;
-  std::array<int64_t, 2> stride_;
-};
 
 /// Whether nothing is added around the image.
 bool has_no_padding(const Convolution<2, false>& conv) {
@@ -44,7 +29,10 @@ std::shared_ptr<const Operation> fuse_point_convolution(const FusedLayers& layer
   const bool pays = node.output_dtypes.at(0) == at::kFloat && out.size() == 4 &&
                     kernels::point_product_pays(node.input_shapes.at(0)[1], out[1], out[2] * out[3]);
   if (!pays) return nullptr;
-  return std::make_shared<PointConvolution>(node.layer, std::array{conv->stride[0], conv->stride[1]});
+  const std::array<int64_t, 2> stride{conv->stride[0], conv->stride[1]};
+  return convolution_by(node.layer, [stride](const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) {
+    return kernels::point_conv2d(x, w, b, stride);
+  });
 }
 
 }  // namespace

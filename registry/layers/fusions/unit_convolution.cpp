@@ -1,6 +1,7 @@
 #include "registry/layers/fusions/unit_convolution.h"
 
 #include <string>
+#include <utility>
 #include <variant>
 
 #include "registry/layers/convolutions.h"
@@ -9,6 +10,22 @@ namespace trainrun {
 namespace {
 
 bool is_one(const Sizes<2>& sizes) { return sizes[0] == 1 && sizes[1] == 1; }
+
+class KernelConvolution : public Operation {
+ public:
+  KernelConvolution(const Layer& conv, ConvolutionKernel kernel) : conv_(conv), kernel_(std::move(kernel)) {}
+
+  Tensors run(const Tensors& inputs) const override {
+    const auto parameters = conv_.state->named_parameters(false);
+    const at::Tensor* bias = parameters.find("bias");
+    return {kernel_(inputs[0], *parameters.find("weight"), bias ? *bias : at::Tensor())};
+  }
+  Traits traits() const override { return kComputed; }
+
+ private:
+  Layer conv_;
+  ConvolutionKernel kernel_;
+};
 
 }  // namespace
 
@@ -23,6 +40,10 @@ std::optional<std::array<int64_t, 2>> unit_convolution_padding(const GraphNode& 
     if (conv->kernel_size[dim] % 2 == 0) return std::nullopt;  // more is added on one side than on the other
   }
   return std::array{conv->kernel_size[0] / 2, conv->kernel_size[1] / 2};
+}
+
+std::shared_ptr<const Operation> convolution_by(const Layer& conv, ConvolutionKernel kernel) {
+  return std::make_shared<KernelConvolution>(conv, std::move(kernel));
 }
 
 }  // namespace trainrun

@@ -1,4 +1,5 @@
 #include <array>
+#include <vector>
 
 #include "registry/graph/fusion.h"
 #include "registry/graph/graph.h"
@@ -11,22 +12,6 @@
 namespace trainrun {
 namespace {
 
-class WinogradConvolution : public Operation {
- public:
-  WinogradConvolution(const Layer& layer, std::array<int64_t, 2> padding) : layer_(layer), padding_(padding) {}
-
-  Tensors run(const Tensors& inputs) const override {
-    const auto parameters = layer_.state->named_parameters(false);
-    const at::Tensor* bias = parameters.find("bias");
-    return {kernels::fast_conv2d(inputs[0], *parameters.find("weight"), bias ? *bias : at::Tensor(), padding_)};
-  }
-  Traits traits() const override { return kComputed; }
-
- private:
-  Layer layer_;
-  std::array<int64_t, 2> padding_;
-};
-
 std::shared_ptr<const Operation> fuse_winograd(const FusedLayers& layers) {
   const GraphNode& node = layers["convolution"];
   const auto padding = unit_convolution_padding(node);
@@ -36,7 +21,11 @@ std::shared_ptr<const Operation> fuse_winograd(const FusedLayers& layers) {
   const bool pays =
       node.output_dtypes.at(0) == at::kFloat && out.size() == 4 &&
       kernels::winograd_pays({node.input_shapes.at(0)[1], out[1], kernel[0], kernel[1], out[2], out[3]}, false);
-  return pays ? std::make_shared<WinogradConvolution>(node.layer, *padding) : nullptr;
+  if (!pays) return nullptr;
+  return convolution_by(node.layer,
+                        [padding = *padding](const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) {
+                          return kernels::fast_conv2d(x, w, b, padding);
+                        });
 }
 
 }  // namespace
