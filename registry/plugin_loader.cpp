@@ -11,6 +11,7 @@
 #include "registry/catalog.h"
 #include "registry/formats/files/file_io.h"
 #include "registry/tensors/component_error.h"
+#include "registry/tensors/rare_kernels.h"
 
 namespace trainrun {
 namespace {
@@ -135,6 +136,7 @@ void load_plugin(const std::string& path, Catalog& catalog) {
     throw PluginError("the plugin " + path + " was built for " + abi + ", this is " +
                       std::string(own_plugin_abi().tag) + "; build it again");
   }
+  register_rare_kernels();
   void* library = open_library(path);
   auto* const add = symbol<void(Catalog&)>(library, path, "trainrun_plugin_register");
   Catalog extended = catalog;  // a plugin that fails half-way leaves nothing behind

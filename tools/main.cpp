@@ -6,6 +6,7 @@
 
 #include "registry/plugin_loader.h"
 #include "registry/tensors/component_error.h"
+#include "registry/tensors/rare_kernels.h"
 #include "runner/base/secrets.h"
 #include "runner/loggers/loggers.h"
 #include "runner/process/huge_pages.h"
@@ -91,7 +92,7 @@ void add_recipe_arguments(CLI::App& verb, RecipeArguments& arguments) {
 /// Come before main, and before what libraries do as they are loaded.
 using Initializer = void (*)(int, char**, char**);
 __attribute__((section(".preinit_array"), used)) static const Initializer kBeforeMain[] = {
-    &trainrun::wait_passively, &trainrun::begin_heap_with_huge_pages};
+    &trainrun::wait_passively, &trainrun::begin_heap_with_huge_pages, &trainrun::hold_back_rare_kernels};
 
 int main(int argc, char** argv) {
   trainrun::install_process_changes();

@@ -8,6 +8,7 @@
 #include "registry/graph/outside_shape_mode.h"
 #include "registry/graph/shape_mode.h"
 #include "registry/kinds/layer.h"
+#include "registry/tensors/rare_kernels.h"
 
 namespace trainrun {
 namespace {
@@ -81,6 +82,7 @@ struct TorchScript {
  private:
   torch::jit::Module load() const {
     if (!std::filesystem::is_regular_file(path)) throw LayerError("there is no file " + path);
+    register_rare_kernels();  // what the model calls is not known
     const OutsideShapeMode reading;
     try {
       return torch::jit::load(path, c10::Device(ShapeMode::active() ? c10::kMeta : c10::kCPU));

@@ -13,6 +13,7 @@
 
 #include "registry/formats/files/file_io.h"
 #include "registry/tensors/files/safetensors.h"
+#include "registry/tensors/rare_kernels.h"
 #include "runner/base/ascii_name.h"
 #include "runner/interop/exported_data.h"
 #include "runner/interop/script_names.h"
@@ -163,6 +164,7 @@ void export_torchscript(TrainedRun& run, const std::string& path) {
     for (size_t i = 0; i < names.size(); ++i) traced.set(names[i], inputs[i].toTensor());
     return torch::jit::Stack{value_of(outputs_for(run, traced))};
   };
+  register_rare_kernels();
   const auto [state, outputs] = torch::jit::tracer::trace(
       stack_of(batch, names), forward, [](const at::Tensor&) { return std::string(); }, /*strict=*/true,
       /*force_outplace=*/false, &module, arguments_for(names, notes));

@@ -2,6 +2,8 @@
 #include <ATen/ATen.h>
 #include <torch/nn/module.h>
 
+#include <stdexcept>
+
 #include "registry/plugin.h"
 
 namespace {
@@ -92,6 +94,9 @@ std::shared_ptr<const trainrun::Operation> fuse_linear_mix(const trainrun::Fused
 }  // namespace
 
 TRAINRUN_PLUGIN(catalog) {
+  // The program registers LibTorch's kernels for quantized tensors when it opens a plugin, not before.
+  const at::Tensor in_tenths = at::quantize_per_tensor(at::full({1}, 0.33), 0.1, 0, at::kQInt8).dequantize();
+  if (!at::allclose(in_tenths, at::full({1}, 0.3))) throw std::logic_error("quantized tensors are computed wrongly");
   catalog.fusions.add({"LinearMix",
                        "a Linear and the Mix after it",
                        {.nodes = {{"linear", {"Linear"}}, {"mix", {"Mix"}, {"linear"}}}},
