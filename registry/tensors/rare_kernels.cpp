@@ -85,14 +85,14 @@ void register_rare_kernels() {
 }  // namespace trainrun
 
 /// In place of LibTorch's.
-torch::Library& torch::Library::_impl(const char* name, CppFunction&& kernel, _RegisterOrVerify verification) & {
+torch::Library& torch::Library::_impl(const char* name, CppFunction&& f, _RegisterOrVerify rv) & {
   if (trainrun::is_held_back) {
-    kernel.schema_.reset();  // what the C++ function takes: LibTorch's own need not be compared with what they should
-    const auto& key = kernel.dispatch_key_ ? kernel.dispatch_key_ : dispatch_key_;  // as LibTorch's definition does
+    f.schema_.reset();  // what the C++ function takes: LibTorch's own need not be compared with what they should
+    const auto& key = f.dispatch_key_ ? f.dispatch_key_ : dispatch_key_;  // as LibTorch's definition does
     if (key && trainrun::is_rare(*key)) {
-      trainrun::held_back().push_back({this, name, std::move(kernel), verification});
+      trainrun::held_back().push_back({this, name, std::move(f), rv});
       return *this;
     }
   }
-  return trainrun::own_implement()(this, name, std::move(kernel), verification);
+  return trainrun::own_implement()(this, name, std::move(f), rv);
 }
