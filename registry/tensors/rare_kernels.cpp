@@ -7,6 +7,7 @@
 
 #include <dlfcn.h>
 #include <torch/library.h>
+#include <torch/version.h>
 
 #include <string>
 #include <utility>
@@ -50,7 +51,9 @@ bool is_rare(c10::DispatchKey key) {
     case Batched:
     case BatchedNestedTensor:
     case VmapMode:
-    case Named:
+#if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 15
+    case Named:  // which later releases do not have
+#endif
     case QuantizedCPU:
     case NestedTensorCPU:
     case NestedTensorMeta:
