@@ -4,17 +4,36 @@
 
 #include <algorithm>
 #include <new>
+#include <string_view>
 
 namespace trainrun {
+namespace {
+
+/// Where the reason begins in the text of an error. TorchScript writes it last: after its own sentence, and the lines of
+/// the model's source with the failed call marked.
+size_t begin_of_reason(const std::string& text) {
+  constexpr std::string_view kMark = "<--- HERE\n";
+  constexpr std::string_view kKind = "RuntimeError: ";
+  const size_t mark = text.starts_with("The following operation failed in the TorchScript interpreter")
+                          ? text.rfind(kMark)
+                          : std::string::npos;
+  if (mark == std::string::npos) return 0;
+  const size_t reason = mark + kMark.size();
+  return text.compare(reason, kKind.size(), kKind) == 0 ? reason + kKind.size() : reason;
+}
+
+}  // namespace
 
 std::string error_text(const std::exception& error) {
   if (dynamic_cast<const Error*>(&error)) return error.what();
   if (dynamic_cast<const std::bad_alloc*>(&error)) return "out of memory";
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
   const std::string text = torch_error ? torch_error->what_without_backtrace() : error.what();
-  const size_t first = text.find_first_not_of(" \n");
+  const size_t first = text.find_first_not_of(" \n", begin_of_reason(text));
   if (first == std::string::npos) return "an error without a message";
-  return text.substr(first, text.find('\n', first) - first);
+  // Then follow 2,000 characters of all backends and their source files.
+  constexpr std::string_view kBackends = ". This could be because the operator doesn't exist for this backend";
+  return text.substr(first, std::min(text.find('\n', first), text.find(kBackends, first)) - first);
 }
 
 std::string error_details(const std::exception& error) {

@@ -1,5 +1,7 @@
 """Models that Python saved by torch.jit, as layers: trained to Python's losses, checkpointed under Python's names, resumed."""
 
+import subprocess
+
 import numpy as np
 import pytest
 import safetensors.torch
@@ -8,6 +10,7 @@ from torch import nn
 
 import reference
 from probe import ProbeError, assert_same, named
+from tests.program import CALLED
 
 TOLERANCE = 1e-5
 BATCH_SIZE, STEPS = 8, 6
@@ -129,6 +132,20 @@ def test_a_saved_model_with_several_inputs_and_outputs_computes_in_both_modes(pr
     assert_same(results.under("output"), {"0": net(images)}, "output in training", TOLERANCE)
     with torch.no_grad():
         assert_same(results.under("evaluated"), {"0": net.eval()(images)}, "output in evaluation", TOLERANCE)
+
+
+def test_what_a_saved_model_cannot_compute_is_told_by_torchs_reason(script, recipe, tmp_path):
+    class Rounding(nn.Module):
+        def forward(self, x):
+            return torch.quantize_per_tensor(x.flatten(1), 0.1, 0, torch.qint8).dequantize()
+
+    torch.jit.script(Rounding()).save(str(tmp_path / "rounding.pt"))
+    torch.jit.script(nn.Sequential(nn.Flatten(), nn.Linear(63, 5))).save(str(tmp_path / "linear.pt"))
+    for file, reason in (("rounding", "'QuantizedMeta' backend [T0301]\n"), ("linear", "cannot be multiplied (2x64 and 63x5) [T0301]\n")):
+        done = subprocess.run([CALLED, "validate", recipe[0], "model.layers=[{type: TorchScript, path: %s}]" % (tmp_path / f"{file}.pt")], capture_output=True, text=True,
+                              check=False)
+        assert done.returncode == 2 and "model.layers[0]: TorchScript does not fit its input" in done.stderr and "The following operation failed" not in done.stderr
+        assert reason in done.stderr, done.stderr
 
 
 def test_what_is_no_saved_model_is_refused_by_name(probe, tmp_path):
