@@ -33,7 +33,7 @@ ELSEWHERE = {
     "runner/distributed/rank_monitor.cpp": ("std::signal", "as the process ends"),
     "runner/sweep/trial_process.cpp": ("sigaction", "a sweep, as long as its trials run"),
     "runner/loggers/log.cpp": ("set_default_logger", "on the page as log"),
-    "tools/main.cpp": ("preinit_array", "on the page as passive waiting"),
+    "tools/main.cpp": ("preinit_array", "on the page as passive waiting, huge pages, rare kernels"),
     "tools/verb_bundle.cpp": ("std::signal", "as long as a bundle is written"),
     "tools/verb_run.cpp": ("prctl", "on the page as parent's death"),
 }

@@ -2,7 +2,7 @@
 //
 // Every TORCH_LIBRARY_IMPL of LibTorch calls torch::Library::_impl for each of its kernels. The dynamic loader takes the
 // definition here before that in libtorch_cpu.so; it keeps those kernels that are rarely asked for in a list, and passes
-// the others on. It also leaves out that each is compared with its operator's schema, which takes as long as that list.
+// the others on. None is compared with its operator's schema meanwhile: both are LibTorch's own.
 #include "registry/tensors/rare_kernels.h"
 
 #include <dlfcn.h>
@@ -90,7 +90,7 @@ void register_rare_kernels() {
 /// In place of LibTorch's.
 torch::Library& torch::Library::_impl(const char* name, CppFunction&& f, _RegisterOrVerify rv) & {
   if (trainrun::is_held_back) {
-    f.schema_.reset();  // what the C++ function takes: LibTorch's own need not be compared with what they should
+    f.schema_.reset();  // as the C++ function's type has it, which would be compared
     const auto& key = f.dispatch_key_ ? f.dispatch_key_ : dispatch_key_;  // as LibTorch's definition does
     if (key && trainrun::is_rare(*key)) {
       trainrun::held_back().push_back({this, name, std::move(f), rv});

@@ -6,7 +6,7 @@ namespace trainrun {
 
 /// Kernels of LibTorch that neither a training nor a prediction asks for: those for tracing, functionalization, vmap, named,
 /// nested and quantized tensors, and for autocast on devices that trainrun does not have. They are a third of the 20,000
-/// that LibTorch registers before `main`, and a quarter of the time of a start.
+/// that LibTorch registers before `main`.
 ///
 /// A program that has `hold_back_rare_kernels` called before the libraries' constructors (an entry in .preinit_array)
 /// registers them only once `register_rare_kernels` is called; in any other program they are registered as always.

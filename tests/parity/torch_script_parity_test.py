@@ -134,7 +134,7 @@ def test_a_saved_model_with_several_inputs_and_outputs_computes_in_both_modes(pr
         assert_same(results.under("evaluated"), {"0": net.eval()(images)}, "output in evaluation", TOLERANCE)
 
 
-def test_what_a_saved_model_cannot_compute_is_told_by_torchs_reason(script, recipe, tmp_path):
+def test_what_a_saved_model_cannot_compute_is_told_by_torchs_reason(recipe, tmp_path):
     class Rounding(nn.Module):
         def forward(self, x):
             return torch.quantize_per_tensor(x.flatten(1), 0.1, 0, torch.qint8).dequantize()
