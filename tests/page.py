@@ -114,7 +114,8 @@ def start_programs(environment: dict[str, str]) -> None:
     probe = os.path.join(environment["TRAINRUN_BUILD_DIR"], "bin/trainrun_probe")
     servers = []
     for name, program in {"trainrun": environment["TRAINRUN_BINARY"], "trainrun_probe": probe}.items():
-        variables = {"LD_PRELOAD": f"{warm}/libtrainrun_warm.so", "TRAINRUN_WARM_SOCKET": f"{warm}/{name}.socket", "TRAINRUN_WARM_CLIENT": f"{warm}/{name}"}
+        variables = {"LD_PRELOAD": f"{warm}/libtrainrun_warm.so", "LD_BIND_NOW": "1",  # once, rather than in each call
+                     "TRAINRUN_WARM_SOCKET": f"{warm}/{name}.socket", "TRAINRUN_WARM_CLIENT": f"{warm}/{name}"}
         if os.path.exists(program):
             servers.append(subprocess.Popen([program], env=environment | variables, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL))
     for server in servers:
@@ -134,6 +135,7 @@ def serve(path: str) -> None:
         except ImportError:
             pass  # a page that needs it says so
     gc.freeze()  # what the pages share is not looked through again, nor copied for it
+    gc.set_threshold(20_000, 50, 50)  # as the pages inherit it: modules and test cases are many objects that stay
     name = in_folder_of(path)
     if os.path.exists(name):
         os.unlink(name)

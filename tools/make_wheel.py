@@ -68,14 +68,14 @@ def add_licences(libraries: set[str], folder: pathlib.Path) -> None:
     """Adds the copyright notices of the Debian packages that the libraries come from."""
     if not shutil.which("dpkg"):
         sys.exit("make_wheel: there is no dpkg to ask for the licences of the libraries; make the wheel on Debian or Ubuntu")
-    for library in sorted(libraries):
-        names = {library, os.path.realpath(library), library.removeprefix("/usr"), os.path.realpath(library).removeprefix("/usr")}
-        owners = subprocess.run(["dpkg", "-S", *names], capture_output=True, text=True, check=False).stdout
-        for owner in set(re.findall(r"^([^:,\s]+)", owners, re.MULTILINE)):
-            notice = pathlib.Path("/usr/share/doc", owner, "copyright")
-            if notice.is_file():
-                (folder / owner).mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(notice, folder / owner / "copyright")
+    paths = libraries | {os.path.realpath(library) for library in libraries}
+    names = sorted(paths | {path.removeprefix("/usr") for path in paths})
+    owners = subprocess.run(["dpkg", "-S", *names], capture_output=True, text=True, check=False).stdout
+    for owner in set(re.findall(r"^([^:,\s]+)", owners, re.MULTILINE)):
+        notice = pathlib.Path("/usr/share/doc", owner, "copyright")
+        if notice.is_file():
+            (folder / owner).mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(notice, folder / owner / "copyright")
 
 
 def stage(build: pathlib.Path, folder: pathlib.Path) -> None:

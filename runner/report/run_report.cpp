@@ -121,10 +121,9 @@ RunReport read_report(const std::vector<std::string>& folders, Catalog& catalog)
     if (!holds_run(folders[i])) throw Error(folders[i] + " is not a run's folder (recipe.yaml, log.txt)");
     ReportedRun run;
     run.label = labels[i];
-    run.record = read_run(folders[i], catalog);
+    run.record = read_run(folders[i], catalog,
+                          [&](const MetricLine& line) { (line.is_evaluation ? run.eval : run.train).add(line); });
     run.recipe = without_secrets(read_file(folders[i] + "/recipe.yaml", kMostRecipeBytes));
-    for_each_metric_line(folders[i],
-                         [&](const MetricLine& line) { (line.is_evaluation ? run.eval : run.train).add(line); });
     if (run.train.steps.empty() && run.eval.steps.empty()) {
       report.notes.push_back(run.label + " has no figures to draw: its metrics.jsonl is missing or empty");
     }

@@ -129,10 +129,11 @@ void read_newest_state(RunRecord& run) {
   }
 }
 
-void read_metrics(RunRecord& run, const WatchedFigure& watched) {
+void read_metrics(RunRecord& run, const WatchedFigure& watched, const TakeMetricLine& also) {
   const bool counts_summary = run.state == RunRecord::State::kFinished;
   Figures last;
   const int64_t unread = for_each_metric_line(run.path, [&](const MetricLine& line) {
+    if (also) also(line);
     run.epoch = line.epoch;
     if (!counts_summary) run.step = std::max(run.step.value_or(0), line.step);
     if (!counts_summary) run.seconds = line.seconds;
@@ -230,7 +231,7 @@ class Search {
 
 }  // namespace
 
-int64_t for_each_metric_line(const std::string& run, const std::function<void(const MetricLine&)>& take) {
+int64_t for_each_metric_line(const std::string& run, const TakeMetricLine& take) {
   const std::string path = run + "/metrics.jsonl";
   if (!fs::is_regular_file(path)) return 0;
   std::ifstream lines(path, std::ios::binary);
@@ -261,7 +262,7 @@ bool holds_run(const std::string& folder) {
                      [&](const char* sign) { return fs::exists(fs::path(folder) / sign, unreadable); });
 }
 
-RunRecord read_run(const std::string& folder, const Catalog& catalog) {
+RunRecord read_run(const std::string& folder, const Catalog& catalog, const TakeMetricLine& also) {
   const std::string recipe = folder + "/recipe.yaml";
   RunRecord run;
   run.path = folder;
@@ -282,7 +283,7 @@ RunRecord read_run(const std::string& folder, const Catalog& catalog) {
     run.why.clear();
   }
   const WatchedFigure watched = watched_figure(run.recipe, catalog);
-  read_metrics(run, watched);
+  read_metrics(run, watched, also);
   read_newest_state(run);
   take_saved_best(run, watched);
   return run;

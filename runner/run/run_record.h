@@ -23,9 +23,11 @@ struct MetricLine {
   Figures figures;
 };
 
+using TakeMetricLine = std::function<void(const MetricLine&)>;
+
 /// Calls `take` for each line of a run's metrics.jsonl, in order; returns how many lines could not be read. No file: no
 /// line. Throws ReadError.
-int64_t for_each_metric_line(const std::string& run, const std::function<void(const MetricLine&)>& take);
+int64_t for_each_metric_line(const std::string& run, const TakeMetricLine& take);
 
 /// What the folder of a run tells of it.
 struct RunRecord {
@@ -66,8 +68,9 @@ std::string state_word(RunRecord::State state);
 
 /// Whether a folder looks like that of a run.
 bool holds_run(const std::string& folder);
-/// Reads what a run left; changes nothing. Throws Error where it has no recipe that can be read.
-RunRecord read_run(const std::string& folder, const Catalog& catalog);
+/// Reads what a run left; changes nothing. `also` is called for each line of its metrics.jsonl, which is read once. Throws
+/// Error where it has no recipe that can be read.
+RunRecord read_run(const std::string& folder, const Catalog& catalog, const TakeMetricLine& also = {});
 
 struct FoundRuns {
   std::vector<RunRecord> runs;       // by their paths

@@ -19,7 +19,7 @@ NVIDIA = pathlib.Path(sysconfig.get_path("purelib")) / "nvidia"  # brought by th
 def opened_by(folder, *arguments) -> list[str]:
     """The files that a run opens, by strace."""
     log = folder / "strace.log"
-    done = subprocess.run(["strace", "-f", "-qq", "-e", "trace=openat,open", "-o", log, BINARY, RECIPE, f"output_dir={folder}/run", *SHORT,
+    done = subprocess.run(["strace", "-f", "--seccomp-bpf", "-qq", "-e", "trace=openat,open", "-o", log, BINARY, RECIPE, f"output_dir={folder}/run", *SHORT,
                            *arguments], cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     return re.findall(r'open(?:at)?\([^"]*"([^"]+)"', log.read_text())

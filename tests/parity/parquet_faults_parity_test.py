@@ -228,7 +228,7 @@ OF_ARROW = re.compile(r"libtrainrun_arrow|libarrow|libparquet")
 def opened_by(folder, recipe) -> list[str]:
     """The files that a run opens, by strace."""
     log = folder / "strace.log"
-    done = subprocess.run(["strace", "-f", "-qq", "-e", "trace=openat,open", "-o", log, BINARY, recipe, f"output_dir={folder}/run", "--quiet"], cwd=ROOT,
+    done = subprocess.run(["strace", "-f", "--seccomp-bpf", "-qq", "-e", "trace=openat,open", "-o", log, BINARY, recipe, f"output_dir={folder}/run", "--quiet"], cwd=ROOT,
                           capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     return [file for file in re.findall(r'open(?:at)?\([^"]*"([^"]+)"', log.read_text()) if OF_ARROW.search(file)]

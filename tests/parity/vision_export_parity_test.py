@@ -45,7 +45,7 @@ dataset:
   transforms: [{{type: Normalize, mean: {MEAN}, std: {STD}}}]
 dataloader: {{batch_size: 3}}
 optimizer: {{type: SGD, lr: 0.01}}
-training: {{max_steps: 2}}
+training: {{max_steps: 1}}
 output_dir: run
 device: cpu
 """
@@ -174,6 +174,6 @@ def test_several_labels_and_gray_pictures(tmp_path):
 def test_what_transformers_cannot_hold_is_refused(tmp_path, layer, said):
     pictures(tmp_path / "pictures", 32, 32, count=1)
     (tmp_path / "recipe.yaml").write_text(recipe(layer, 32))
-    trainrun(tmp_path, "recipe.yaml")
+    trainrun(tmp_path, "recipe.yaml", "evaluation.every=null")
     assert said in trainrun(tmp_path, "export", "run", "--format", "huggingface", "--output", "out", code=1)
     assert not (tmp_path / "out").exists()

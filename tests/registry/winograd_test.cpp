@@ -17,6 +17,7 @@
 
 #include "registry/kernels/convolution.h"
 #include "tests/doctest.h"
+#include "tests/sanitizers.h"
 #include "tests/support.h"
 #include "tests/tensor_errors.h"
 #include "tests/threads.h"
@@ -124,7 +125,7 @@ TEST_CASE("Winograd's convolutions divide images, tiles and channels among threa
   std::mt19937 random(8);  // NOLINT(bugprone-random-generator-seed)
   for (const int threads : {1, 2, 3, 5}) {
     const Threads set(threads);
-    for (int i = 0; i < 12; ++i) check(random_case(random));
+    for (int i = 0; i < trainrun::test::fuzz_rounds(12); ++i) check(random_case(random));
     // many tiles of one image; sums that are too many for each thread to have its own
     check({WinogradTile::kOutputs4Taps3, 1, 40, 36, 70, 50, 3, {1, 1}, false});
     check({WinogradTile::kOutputs4Taps3, 40, 200, 150, 9, 9, 3, {1, 1}, false});
@@ -134,6 +135,7 @@ TEST_CASE("Winograd's convolutions divide images, tiles and channels among threa
 TEST_CASE("an error of Winograd's convolutions is at most a few times that of direct ones") {
   at::manual_seed(3);
   for (const int64_t channels : {32, 64, 256}) {
+    if (trainrun::test::kIsSanitized && channels > 64) break;  // the same code takes a while for them
     const at::Tensor x = at::randn({16, channels, 12, 12}).relu().contiguous(kLast);
     const at::Tensor w = at::randn({channels, channels, 3, 3}) * std::sqrt(2.0 / static_cast<double>(9 * channels));
     const at::Tensor grad_y = at::randn({16, channels, 12, 12}).contiguous(kLast);

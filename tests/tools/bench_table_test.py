@@ -107,7 +107,7 @@ def test_a_row_without_its_data_is_named_as_left_out(tmp_path):
 
 
 def test_no_row_begins_that_the_budget_does_not_hold(tmp_path):
-    said = table("--only", ROW, "--peers", "PyTorch", "--budget", "1s", "--json", tmp_path / "table.json")
+    said = table("--quick", "--only", ROW, "--peers", "PyTorch", "--budget", "1s", "--json", tmp_path / "table.json")
     assert f"left out: {ROW}: the budget was used up (a round takes about" in said
 
 

@@ -252,7 +252,7 @@ def test_openmp_hears_of_it_before_main_and_by_starting_once(tmp_path):
     assert openmp_of_a_run(tmp_path, "turns", GOMP_SPINCOUNT="17")["GOMP_SPINCOUNT"] == "17"
     assert openmp_of_a_run(tmp_path, "active", OMP_WAIT_POLICY="active")["OMP_WAIT_POLICY"] == "ACTIVE"
     calls = tmp_path / "calls"
-    subprocess.run(["strace", "-f", "-e", "trace=execve", "-o", calls, BINARY, "recipes/digits_mlp.yaml", "training={max_steps: 1}", f"output_dir={tmp_path}/traced"],
+    subprocess.run(["strace", "-f", "--seccomp-bpf", "-e", "trace=execve", "-o", calls, BINARY, "recipes/digits_mlp.yaml", "training={max_steps: 1}", f"output_dir={tmp_path}/traced"],
                    cwd=ROOT, env={key: value for key, value in os.environ.items() if key not in ["OMP_WAIT_POLICY", "GOMP_SPINCOUNT"]}, check=True,
                    stdout=subprocess.DEVNULL, timeout=300)
     assert calls.read_text().count("execve(") == 1

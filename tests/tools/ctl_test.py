@@ -188,7 +188,7 @@ def test_mistakes_are_told_without_a_run(tmp_path, words, why):
 def test_a_resumed_run_repeats_a_change_exactly(tmp_path):
     """One run goes on after the change to its end. The other is stopped before that step, makes the change as the history says, is killed,
     and goes on from a checkpoint that has it."""
-    length = ["training={num_epochs: 1000, max_steps: 4000}", WARMUP, "evaluation.every=null", "checkpoint.every=1000", "logging.every_steps=10"]
+    length = ["training={num_epochs: 1000, max_steps: 2400}", WARMUP, "evaluation.every=null", "checkpoint.every=600", "logging.every_steps=10"]
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     job = start(whole, *length, until="step 500/")
     ctl(whole, "set", "optimizer.lr=1e-3")
@@ -202,7 +202,7 @@ def test_a_resumed_run_repeats_a_change_exactly(tmp_path):
     assert job.wait() == 128 + signal.SIGTERM
     assert max(line["step"] for line in lines_of(parts)) < change["step"]
     shutil.copy(whole / "recipe_history.jsonl", parts)
-    job = start(parts, *length, until="step 3500/")
+    job = start(parts, *length, until="step 2100/")
     end(job)
     assert json.loads((parts / "checkpoints/latest/state.json").read_text())["changes"] == [change]
     said = finish(parts, *length)

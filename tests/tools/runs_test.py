@@ -289,7 +289,7 @@ def test_names_with_control_characters_do_not_reach_the_terminal(folder, tmp_pat
 def test_it_looks_without_taking_the_lock(folder, tmp_path):
     """A run that begins at the same moment must find its folder free."""
     shutil.copytree(folder / "a", tmp_path / "a")
-    command = ["strace", "-f", "-e", "trace=flock", "-o", str(tmp_path / "calls"), BINARY, "runs", str(tmp_path)]
+    command = ["strace", "-f", "--seccomp-bpf", "-e", "trace=flock", "-o", str(tmp_path / "calls"), BINARY, "runs", str(tmp_path)]
     traced = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     if traced.returncode != 0:
         pytest.skip("strace cannot trace here")

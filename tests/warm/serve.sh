@@ -17,7 +17,7 @@ if [ ${#3} -gt 107 ]; then  # what a socket's address can hold; the client then 
 fi
 rm -f "$3.ready"
 mkfifo "$3.ready"
-setsid env "LD_PRELOAD=$2" "TRAINRUN_WARM_SOCKET=$3" TRAINRUN_WARM_IDLE_S=1200 "$4" < /dev/null > "$3.ready" 2> "$3.errors" &
+setsid env "LD_PRELOAD=$2" LD_BIND_NOW=1 "TRAINRUN_WARM_SOCKET=$3" TRAINRUN_WARM_IDLE_S=1200 "$4" < /dev/null > "$3.ready" 2> "$3.errors" &
 echo $! > "$3.process"
 read -r said < "$3.ready" || said="nothing"
 rm -f "$3.ready"

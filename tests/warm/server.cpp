@@ -263,7 +263,7 @@ int main_or_server(int argc, char** argv, char** environment) {
   const char* own_client = std::getenv(trainrun::warm::kClientVariable);
   if (own_client) std::strncpy(client, own_client, sizeof client - 1);
   const char* idle_s = std::getenv(trainrun::warm::kIdleVariable);
-  unsetenv("LD_PRELOAD");
+  for (const char* ours : {"LD_PRELOAD", "LD_BIND_NOW"}) unsetenv(ours);
   return serve(path, argv[0], idle_s ? static_cast<int>(std::strtol(idle_s, nullptr, 10)) : 0);
 }
 

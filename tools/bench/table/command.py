@@ -217,7 +217,7 @@ class Table:
 
 
 def measured_floor(context: Context, *words: str) -> dict:
-    figures = json.loads(runs.run([context.python, "-B", runs.HERE / "floors.py", *words], timeout=context.timeout).output)
+    figures = json.loads(runs.run([context.python, "-B", runs.HERE / "floors.py", *words, *(["quick"] if context.quick else [])], timeout=context.timeout).output)
     return figures | {"load": round(os.getloadavg()[0], 2)}
 
 
