@@ -1,7 +1,10 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
+
+#include "registry/formats/files/file_mapping.h"
 
 namespace trainrun {
 
@@ -9,5 +12,10 @@ namespace trainrun {
 /// False for every other file, damaged ones too, of which DataFile says what they are; what is then in `data` means
 /// nothing. Throws DataError where the file cannot be read.
 bool unpack_whole(const std::string& path, void* data, size_t size);
+
+/// What such a file holds, mapped from the cache folder (`unpacked`), into which it is unpacked when it is first asked for:
+/// a start then waits neither for that nor for so much memory of its own. Its checksum is compared each time. Null where
+/// the file is another one, or the cache cannot be used: who asks unpacks it for itself.
+std::shared_ptr<const FileMapping> unpacked_in_cache(const std::string& path, size_t size);
 
 }  // namespace trainrun

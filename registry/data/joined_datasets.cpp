@@ -71,7 +71,8 @@ at::Tensor joined_rows(const std::vector<Piece>& pieces, const std::string& fiel
     for (size_t d = 1; d < sizes.size(); ++d) sizes[d] = std::max(sizes[d], rows.size(static_cast<int64_t>(d)));
     sizes[0] += rows.size(0);
   }
-  const auto padding = alike ? std::nullopt : padding_of_field();
+  std::optional<int64_t> padding;
+  if (!alike) padding = padding_of_field();
   if (!alike && !padding) throw DataError("field " + field + ": the data sets' samples are not of one size");
   at::Tensor all = alike ? at::empty(sizes, dtype) : at::full(sizes, *padding, dtype);
   for (const Piece& piece : pieces) {
@@ -127,7 +128,8 @@ void JoinedDatasets::require_same_classes() const {
       const std::vector<std::string> expected = parts_[0]->facts().field(field.name).class_names;
       const std::vector<std::string> found = parts_[i]->facts().field(field.name).class_names;
       const FieldInfo* own = info.find(field.name);
-      const auto number = own ? own->num_classes : std::nullopt;  // what it lacks is made for it
+      std::optional<int64_t> number;  // what it lacks is made for it
+      if (own) number = own->num_classes;
       const bool counts_agree = !field.num_classes || !number || *field.num_classes == *number;
       const bool names_agree = expected.empty() || found.empty() || expected == found;
       if (counts_agree && names_agree) continue;

@@ -5,7 +5,6 @@
 #include <filesystem>
 
 #include "registry/data/data_files.h"
-#include "registry/data/gzip_file.h"
 #include "registry/data/tables/arrow_library.h"
 #include "registry/kinds/dataset.h"
 #include "tests/doctest.h"
@@ -143,32 +142,6 @@ TEST_CASE_FIXTURE(MnistFixture,
   const at::Tensor flat = batch.at("image").flatten();
   for (int64_t i = 0; i < 256; ++i) {  // torchvision's ToTensor: a division in float32
     CHECK(flat[i].item<float>() == static_cast<float>(i) / 255.0F);
-  }
-}
-
-TEST_CASE("a gzip file is unpacked at once only where all of it is one whole member of the size that was expected") {
-  const TemporaryFolder folder;
-  std::string content;
-  for (int i = 0; i < 60000; ++i) content += static_cast<char>(i % 7 == 0 ? (int64_t{i} * i) >> 3 : i % 5);
-  const std::string packed = gzip(content);
-  const auto unpacks = [&](const std::string& bytes, size_t size) {
-    folder.write("a.gz", bytes);
-    std::string found(size, '?');
-    return unpack_whole(folder / "a.gz", found.data(), size) && found == content;
-  };
-  CHECK(unpacks(packed, content.size()));
-  CHECK(unpack_whole((folder.write("empty.gz", gzip("")), folder / "empty.gz"), nullptr, 0));
-  CHECK_FALSE(unpacks(packed, content.size() - 1));
-  CHECK_FALSE(unpacks(packed, content.size() + 1));
-  CHECK_FALSE(unpacks(packed + "x", content.size()));
-  CHECK_FALSE(unpacks(packed + gzip("more"), content.size()));
-  CHECK_FALSE(unpacks(content, content.size()));
-  CHECK_FALSE(unpacks("", content.size()));
-  for (size_t i = 0; i < packed.size(); i += 97) {
-    CHECK_FALSE(unpacks(packed.substr(0, i), content.size()));
-    std::string damaged = packed;
-    damaged[i] ^= 0x10;
-    if (i > 10) CHECK_FALSE(unpacks(damaged, content.size()));  // before, the time and the system are written
   }
 }
 
