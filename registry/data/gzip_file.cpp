@@ -23,8 +23,10 @@ namespace {
 namespace fs = std::filesystem;
 using Unpacked = std::shared_ptr<const FileMapping>;
 
-constexpr size_t kEnds = size_t{64} << 10;  // of the file, by which it is known again, wherever it lies
-constexpr size_t kTrailer = 8;              // of a member: the checksum and the size of what it holds
+constexpr size_t kEnds = size_t{64} << 10;             // of the file, by which it is known again, wherever it lies
+constexpr size_t kTrailer = 8;                         // of a member: the checksum and the size of what it holds
+constexpr uint32_t kWorthKeeping = uint32_t{4} << 20;  // bytes that take a start longer to unpack than to map
+constexpr uint32_t kMostKept = uint32_t{1} << 30;
 
 /// Not of the path or the time: copies of one file share what it holds.
 std::string key_of(std::string_view packed) {
@@ -38,12 +40,11 @@ std::string key_of(std::string_view packed) {
   return hash.finish();
 }
 
-uint32_t checksum_told(std::string_view packed) {  // RFC 1952, 2.3.1: the least byte first
-  uint32_t sum = 0;
-  for (size_t i = 0; i < sizeof(sum); ++i) {
-    sum |= uint32_t{static_cast<unsigned char>(packed[packed.size() - kTrailer + i])} << (8 * i);
-  }
-  return sum;
+/// A number of a member's trailer, the least byte first (RFC 1952, 2.3.1).
+uint32_t number_at(const char* bytes) {
+  uint32_t number = 0;
+  for (size_t i = 0; i < sizeof(number); ++i) number |= uint32_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
+  return number;
 }
 
 /// Nothing: there is no such file, or it is damaged.
@@ -87,12 +88,14 @@ bool unpack_whole(const std::string& path, void* data, size_t size) {
   return result == LIBDEFLATE_SUCCESS && taken == packed.size() && given == size;
 }
 
-std::shared_ptr<const FileMapping> unpacked_in_cache(const std::string& path, size_t size) {
+std::shared_ptr<const FileMapping> unpacked_in_cache(const std::string& path) {
   const FileMapping file(path);
   const std::string_view packed = file.bytes();
   if (packed.size() < kTrailer || cache_folder().empty()) return nullptr;
+  const uint32_t checksum = number_at(packed.data() + packed.size() - kTrailer);
+  const uint32_t size = number_at(packed.data() + packed.size() - kTrailer / 2);
+  if (size < kWorthKeeping || size > kMostKept) return nullptr;
   try {
-    const uint32_t checksum = checksum_told(packed);
     return kept_in_cache<Unpacked>(
         "unpacked", key_of(packed), [&](const std::string& kept) { return read_unpacked(kept, size, checksum); },
         [&](const std::string& kept) { write_unpacked(kept, path, size); });

@@ -3,8 +3,14 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "registry/data/data_file.h"
+#include "registry/data/gzip_file.h"
 #include "registry/data/published_file.h"
 #include "registry/image_data/shards/tar_reader.h"
 #include "registry/kinds/dataset.h"
@@ -79,7 +85,7 @@ class CifarImages : public TensorDataset {
     if (const auto folder = unpacked_folder()) {
       for (const std::string& name : names()) {
         const std::string path = (*folder / name).string();
-        files.push_back({path, read_whole(path)});
+        files.push_back(records_of(path, read_whole(path)));
       }
     } else {
       files = read_archive(archive());
@@ -98,8 +104,13 @@ class CifarImages : public TensorDataset {
  private:
   struct Records {
     std::string place;  // the file, or the archive and the file in it
-    std::string bytes;
+    std::string_view bytes;
+    std::shared_ptr<const void> owner;  // of the bytes
   };
+  static Records records_of(const std::string& place, std::string bytes) {
+    const auto owner = std::make_shared<const std::string>(std::move(bytes));
+    return {place, *owner, owner};
+  }
 
   bool is_train() const { return options_.split == "train"; }
   const std::vector<std::string>& names() const { return is_train() ? family_.train : family_.test; }
@@ -143,20 +154,24 @@ class CifarImages : public TensorDataset {
     return bytes;
   }
 
-  /// The files of the split that the archive holds in the folder in which they were published. Nothing is unpacked.
+  /// The files of the split that the archive holds in the folder in which they were published. None is unpacked.
   std::vector<Records> read_archive(const std::string& path) const {
-    std::map<std::string, std::string> found;
-    TarReader tar(path);
+    std::map<std::string, Records> found;
+    const auto kept = unpacked_in_cache(path);
+    TarReader tar(kept ? tar_in_memory(path, kept->bytes()) : tar_in_data_file(path));
     while (const auto member = tar.next()) {
       for (const std::string& name : names()) {
-        if (member->name == std::string(family_.folder) + "/" + name) found[name] = tar.read(kMostCifarBytes);
+        if (member->name != std::string(family_.folder) + "/" + name) continue;
+        const std::string place = path + ":" + name;
+        found[name] = kept ? Records{place, kept->bytes().substr(member->offset, member->size), kept}
+                           : records_of(place, tar.read(kMostCifarBytes));
       }
     }
     std::vector<Records> files;
     for (const std::string& name : names()) {
       const auto file = found.find(name);
       if (file == found.end()) throw DataError(path + ": holds no " + family_.folder + "/" + name);
-      files.push_back({path + ":" + name, std::move(file->second)});
+      files.push_back(std::move(file->second));
     }
     return files;
   }

@@ -18,8 +18,7 @@ namespace {
 constexpr unsigned char kUnsignedByte = 0x08;
 // A damaged header must not ask for all memory.
 constexpr int64_t kMostBytes = int64_t{1} << 32;
-constexpr int64_t kWorthKeeping = int64_t{4} << 20;  // bytes that take a start longer to unpack than to map
-constexpr uint64_t kBestCompression = 1032;          // of deflate: no file unpacks to more than so many times its bytes
+constexpr uint64_t kBestCompression = 1032;  // of deflate: no file unpacks to more than so many times its bytes
 
 std::string hexadecimal(const std::array<unsigned char, 4>& bytes) {
   return hex_of({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
@@ -60,8 +59,10 @@ at::Tensor read_idx(const std::string& path, int64_t num_dims) {
   }
   if (has_extension(path, ".gz")) {
     const auto header = static_cast<int64_t>(magic.size()) * (1 + num_dims);
-    const auto kept = total < kWorthKeeping ? nullptr : unpacked_in_cache(path, static_cast<size_t>(header + total));
-    if (kept) return at::from_blob(kept->begin() + header, sizes, [kept](void*) {}, at::kByte);
+    const auto kept = unpacked_in_cache(path);
+    if (kept && kept->bytes().size() == static_cast<size_t>(header + total)) {
+      return at::from_blob(kept->begin() + header, sizes, [kept](void*) {}, at::kByte);
+    }
     const at::Tensor whole = at::empty({header + total}, at::kByte);
     if (unpack_whole(path, whole.data_ptr(), static_cast<size_t>(whole.numel()))) {
       return whole.narrow(0, header, total).view(sizes);

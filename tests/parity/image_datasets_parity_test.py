@@ -3,8 +3,10 @@
 import gzip
 import hashlib
 import io
+import os
 import pathlib
 import pickle
+import subprocess
 import tarfile
 
 import numpy as np
@@ -13,6 +15,7 @@ import torch
 from PIL import Image
 
 from probe import Probe, ProbeError, missing_rows
+from tests.program import CALLED
 
 datasets = pytest.importorskip("torchvision.datasets", reason="torchvision is not installed")
 USED = []
@@ -37,13 +40,13 @@ CIFAR = {
 }
 
 
-def cifar_files(kind):
-    """The binary version's files, and their images [N, 3, 32, 32] and labels."""
+def cifar_files(kind, least=3):
+    """The binary version's files, of `least` images and more, and their images [N, 3, 32, 32] and labels."""
     _, train, test, label_bytes, classes = CIFAR[kind]
     generator = np.random.default_rng(4)
     files = {}
     for i, name in enumerate(train + test):
-        count = 3 + i
+        count = least + i
         labels = generator.integers(0, classes, (count, label_bytes), dtype=np.uint8)
         images = generator.integers(0, 256, (count, 3, 32, 32), dtype=np.uint8)
         content = b"".join(label.tobytes() + image.tobytes() for label, image in zip(labels, images, strict=True))
@@ -75,6 +78,7 @@ def write_for_torchvision(kind, root, files):
 
 
 def write_archive(path, members):
+    path.parent.mkdir(exist_ok=True)
     with tarfile.open(path, "w:gz") as archive:
         for name, content in members:
             member = tarfile.TarInfo(name)
@@ -103,6 +107,38 @@ def test_cifar_is_what_torchvision_reads(probe, tmp_path, kind, split):
         for i, (image, label) in enumerate(samples):
             assert torch.equal(fields["image"][i], pixels_of(image))
             assert fields["label"][i].item() == label
+
+
+def test_a_large_archive_is_decompressed_once_and_trains_as_its_files_do(tmp_path):
+    """From its second run on a job maps the archive's content from the cache; a damaged one is made again."""
+    files = cifar_files("CIFAR10", least=500)
+    write_archive(tmp_path / "packed/cifar-10-binary.tar.gz", [(f"cifar-10-batches-bin/{name}", content) for name, (content, _, _) in files.items()])
+    (tmp_path / "files").mkdir()
+    for name, (content, _, _) in files.items():
+        (tmp_path / "files" / name).write_bytes(content)
+    (tmp_path / "recipe.yaml").write_text("""
+model: {layers: [Flatten, {type: Linear, out_features: 10}]}
+loss: CrossEntropyLoss
+dataset:
+  train: {type: CIFAR10, root: packed, split: train}
+  eval: {type: CIFAR10, root: packed, split: test}
+optimizer: SGD
+training: {max_steps: 5}
+""")
+
+    def weights(run, root):
+        done = subprocess.run([CALLED, "recipe.yaml", "--quiet", f"output_dir={run}", f"dataset.train.root={root}", f"dataset.eval.root={root}"], cwd=tmp_path, capture_output=True,
+                              text=True, env=os.environ | {"TRAINRUN_CACHE": str(tmp_path / "cache")}, timeout=120, check=False)
+        assert done.returncode == 0, done.stderr
+        return (tmp_path / run / "checkpoints/latest/model.safetensors").read_bytes()
+
+    expected = weights("unpacked", "files")
+    assert weights("first", "packed") == expected
+    [kept] = [path for path in (tmp_path / "cache/unpacked").iterdir() if path.suffix != ".lock"]
+    written = kept.stat().st_mtime_ns
+    assert weights("second", "packed") == expected and kept.stat().st_mtime_ns == written
+    kept.write_bytes(kept.read_bytes()[:-512] + b"?" * 512)
+    assert weights("third", "packed") == expected and kept.stat().st_mtime_ns > written
 
 
 def test_an_archive_that_names_other_places_writes_nowhere(probe, tmp_path):
