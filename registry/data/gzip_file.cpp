@@ -24,9 +24,14 @@ namespace fs = std::filesystem;
 using Unpacked = std::shared_ptr<const FileMapping>;
 
 constexpr size_t kEnds = size_t{64} << 10;             // of the file, by which it is known again, wherever it lies
-constexpr size_t kTrailer = 8;                         // of a member: the checksum and the size of what it holds
 constexpr uint32_t kWorthKeeping = uint32_t{4} << 20;  // bytes that take a start longer to unpack than to map
 constexpr uint32_t kMostKept = uint32_t{1} << 30;
+
+/// A member's last bytes (RFC 1952, 2.3.1), little-endian: of what it holds.
+struct Trailer {
+  uint32_t checksum = 0;
+  uint32_t size = 0;
+};
 
 /// Not of the path or the time: copies of one file share what it holds.
 std::string key_of(std::string_view packed) {
@@ -40,21 +45,14 @@ std::string key_of(std::string_view packed) {
   return hash.finish();
 }
 
-/// A number of a member's trailer, the least byte first (RFC 1952, 2.3.1).
-uint32_t number_at(const char* bytes) {
-  uint32_t number = 0;
-  for (size_t i = 0; i < sizeof(number); ++i) number |= uint32_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
-  return number;
-}
-
 /// Nothing: there is no such file, or it is damaged.
-std::optional<Unpacked> read_unpacked(const std::string& path, size_t size, uint32_t checksum) {
+std::optional<Unpacked> read_unpacked(const std::string& path, const Trailer& told) {
   std::error_code unreadable;
   if (!fs::exists(path, unreadable)) return std::nullopt;
   auto found = std::make_shared<const FileMapping>(path, MappedFor::kWriting);  // as a tensor may be
   const std::string_view bytes = found->bytes();
-  if (bytes.size() != size || libdeflate_crc32(0, bytes.data(), bytes.size()) != checksum) return std::nullopt;
-  return found;
+  const bool is_whole = bytes.size() == told.size && libdeflate_crc32(0, bytes.data(), bytes.size()) == told.checksum;
+  return is_whole ? std::optional<Unpacked>(found) : std::nullopt;
 }
 
 /// Not synced to the disk: what a crash leaves of it has another checksum.
@@ -91,14 +89,14 @@ bool unpack_whole(const std::string& path, void* data, size_t size) {
 std::shared_ptr<const FileMapping> unpacked_in_cache(const std::string& path) {
   const FileMapping file(path);
   const std::string_view packed = file.bytes();
-  if (packed.size() < kTrailer || cache_folder().empty()) return nullptr;
-  const uint32_t checksum = number_at(packed.data() + packed.size() - kTrailer);
-  const uint32_t size = number_at(packed.data() + packed.size() - kTrailer / 2);
-  if (size < kWorthKeeping || size > kMostKept) return nullptr;
+  Trailer told;
+  if (packed.size() < sizeof(told) || cache_folder().empty()) return nullptr;
+  std::memcpy(&told, packed.data() + packed.size() - sizeof(told), sizeof(told));
+  if (told.size < kWorthKeeping || told.size > kMostKept) return nullptr;
   try {
     return kept_in_cache<Unpacked>(
-        "unpacked", key_of(packed), [&](const std::string& kept) { return read_unpacked(kept, size, checksum); },
-        [&](const std::string& kept) { write_unpacked(kept, path, size); });
+        "unpacked", key_of(packed), [&](const std::string& kept) { return read_unpacked(kept, told); },
+        [&](const std::string& kept) { write_unpacked(kept, path, told.size); });
   } catch (const Error&) {  // it cannot be written there, or the file is another one
     return nullptr;
   }

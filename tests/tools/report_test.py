@@ -138,11 +138,12 @@ def test_long_runs_are_thinned_and_their_spikes_stay(folder, tmp_path):
 
 
 def test_twenty_runs_are_less_than_five_megabytes(folder, tmp_path):
-    texts = []
-    for i in range(5):
-        texts.append("\n".join(json.dumps({"step": k + 1, "epoch": 0, "time": k / 7, "split": "train",
+    def lines(i):
+        return "\n".join(json.dumps({"step": k + 1, "epoch": 0, "time": k / 7, "split": "train",
                                      **{f"train/{name}": math.sin(k * i + ord(name)) for name in "abcdefgh"}, "train/loss": math.exp(-k / 5e3)})
-                         for k in range(5000)))
+                         for k in range(5000))
+
+    texts = [lines(i) for i in range(5)]  # four runs of each
     for i in range(20):
         run = tmp_path / f"run{i}"
         shutil.copytree(folder / "first", run)
