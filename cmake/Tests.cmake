@@ -165,17 +165,17 @@ trainrun_page(run)
 set(waiting_pages faults/rank_faults launch/machines)
 # Pages whose jobs are small: a second thread computes nothing sooner there, and where three pages share two cores the threads
 # that wait for each other take several times the processor time of one. Threads are for the registry's unit tests, whose
-# kernels divide their work, and for the other pages: they compare every layer, loss and optimizer, and trainings of all kinds.
+# kernels divide their work, and for the other pages: they compare every layer and loss, and trainings of all kinds.
 set(pages_of_one_thread
   faults/changed_run faults/distributed_faults faults/resume faults/signals gpu/imagined_gpu launch/agreement launch/own_launcher launch/torchrun
   parity/adapters_parity parity/added_tokens_parity parity/alignment_parity parity/callbacks_parity parity/chat_parity parity/chat_templates_parity
   parity/checkpoint_activations_parity parity/datasets_parity parity/distillation_parity parity/distributed_parity parity/freezing_parity
   parity/generate_chat_parity parity/generate_parity parity/gguf_parity parity/hub_dataset_parity parity/hub_files_parity parity/hub_parity
   parity/hub_prediction_parity parity/image_folder_parity parity/jobs_parity parity/language_model_parity parity/language_models_parity
-  parity/layer_decay_parity parity/loss_cuts_parity parity/masked_lm_parity parity/monitor_parity parity/preference_parity parity/python_export
-  parity/python_export_data parity/random_programs parity/scaling_parity parity/sentence_embeddings_parity parity/several_losses_parity
+  parity/layer_decay_parity parity/loss_cuts_parity parity/masked_lm_parity parity/monitor_parity parity/onnx_models_parity parity/onnx_parity
+  parity/optimizers_parity parity/precision_parity parity/preference_parity parity/python_export parity/python_export_data parity/random_programs parity/scaling_parity parity/sentence_embeddings_parity parity/several_losses_parity
   parity/state_dict_parity parity/sweep_parity parity/table_prediction_parity parity/text_jobs_parity parity/text_prediction_parity
-  parity/token_classification_parity parity/vision_export_parity plugins/plugin_faults plugins/plugins runner/language_recipes runner/mlflow
+  parity/token_classification_parity parity/torchvision_parity parity/vision_export_parity plugins/plugin_faults plugins/plugins runner/language_recipes runner/mlflow
   runner/recipe_runs tools/advice tools/bisect tools/bundle tools/ctl tools/guide_models tools/image_trees tools/init tools/init_encodings tools/mistakes
   tools/newcomer tools/replay tools/report tools/sweep tools/tokenizer)
 foreach(source IN LISTS python_tests)

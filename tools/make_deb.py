@@ -38,7 +38,7 @@ def filled(name: str, **values: str) -> str:
 
 
 def require_tools() -> None:
-    for tool in ("dpkg-deb", "dpkg-shlibdeps", "strip"):
+    for tool in ("as", "dpkg-deb", "dpkg-shlibdeps", "ld", "strip"):
         if not shutil.which(tool):
             sys.exit(f"make_deb: there is no {tool}; install dpkg-dev and binutils")
 
@@ -111,13 +111,24 @@ def looked_through(files: list[pathlib.Path]) -> list[pathlib.Path]:
     return own + [path for path in files if path.parent.parent.name == "torch" and not needed_libraries(path) <= known]
 
 
-def needed_packages(files: list[pathlib.Path], home: pathlib.Path, folder: pathlib.Path) -> str:
+def add_stand_ins(libraries: list[pathlib.Path], folder: pathlib.Path) -> None:
+    """Libraries of the same names, without symbols: dpkg-shlibdeps takes a quarter of a minute to read LibTorch's, which no package has."""
+    folder.mkdir()
+    run("as", "-o", folder / "empty.o", input="")
+    for library in libraries:
+        run("ld", "-shared", "-soname", library.name, "-o", folder / library.name, folder / "empty.o")
+
+
+def needed_packages(files: list[pathlib.Path], folder: pathlib.Path) -> str:
     """What dpkg-shlibdeps finds: "libc6 (>= 2.35), libcurl4 (>= 7.16.2), …"."""
     (folder / "debian").mkdir()
     (folder / "debian/control").write_text("Source: trainrun\n\nPackage: trainrun\nArchitecture: amd64\n")
-    own = sorted({path.parent for path in files if ".so" in path.name})
+    read = looked_through(files)
+    brought = [path for path in files if ".so" in path.name]
+    add_stand_ins([path for path in brought if path not in read], folder / "stand_ins")
+    own = [folder / "stand_ins", *sorted({path.parent for path in brought if path in read})]
     options = ["-O", "--ignore-missing-info", *(f"-l{path}" for path in own)]
-    found = run("dpkg-shlibdeps", *options, *(f"-e{path}" for path in looked_through(files)), cwd=folder, stderr=subprocess.DEVNULL)
+    found = run("dpkg-shlibdeps", *options, *(f"-e{path}" for path in read), cwd=folder, stderr=subprocess.DEVNULL)
     return re.search(r"shlibs:Depends=(.*)", found).group(1)
 
 
@@ -150,7 +161,7 @@ def main(build: str, destination: str, compression: str = "xz") -> None:
         (tree / "usr/bin/trainrun").symlink_to("../lib/trainrun/bin/trainrun")
         add_documents(tree, home, version)
         add_completions(tree, home)
-        add_control(tree, version, needed_packages(files, home, folder))
+        add_control(tree, version, needed_packages(files, folder))
         pathlib.Path(destination).mkdir(parents=True, exist_ok=True)
         target = pathlib.Path(destination).resolve() / f"trainrun_{version}_amd64.deb"
         run("dpkg-deb", "--root-owner-group", f"-Z{compression}", "--build", tree, target)

@@ -56,7 +56,7 @@ constexpr std::array kSaveErrors = {ENOSPC, EIO, EMFILE, ESTALE, EACCES, ENOMEM}
 /// The sanitizers find nothing in a process that is killed, and its calls that follow each other leave much the same.
 constexpr int kEveryKill = test::kIsSanitized ? 4 : 1;
 /// What it does with an error they look at, in a process for each call that fails.
-constexpr int kEveryFailure = test::kIsSanitized ? 2 : 1;
+constexpr int kEveryFailure = test::kIsSanitized ? 3 : 1;
 constexpr RetentionPolicy kPolicy{.keep_last = 2, .keep_best = true};
 
 /// The exit code of a save: 0, 3 for an error that names a path, 4 for another.

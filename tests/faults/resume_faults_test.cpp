@@ -34,7 +34,7 @@ constexpr const char* kRecipe = "seed: 1\n";
 constexpr std::array kResumeErrors = {EIO, EMFILE, ESTALE, EACCES, ENOMEM};
 constexpr int64_t kNewest = 30;
 constexpr size_t kEveryCall =
-    test::kIsSanitized ? 3 : 1;  // calls that follow each other do much the same with what they get
+    test::kIsSanitized ? 5 : 1;  // calls that follow each other do much the same with what they get
 
 bool is_long() { return std::getenv("TRAINRUN_LONG_TESTS") != nullptr; }
 

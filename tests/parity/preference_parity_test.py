@@ -93,13 +93,14 @@ def log_probabilities(model, batch: list[dict[str, str]], answer: str) -> torch.
 
 
 def train_in_python(model, frozen) -> list[float]:
-    """`frozen()`: a context in which `model` is the reference, or None and the reference."""
+    """`frozen()`: a context that gives the reference, which stays as it is: `model` without its adapters, or a copy."""
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=LR, eps=1e-4)
     losses, rows = [], pairs()
+    batches = [rows[first:first + 4] for first in range(0, len(rows), 4)]
+    with torch.no_grad(), frozen() as reference_model:
+        of_reference = [[log_probabilities(reference_model, batch, answer) for answer in ("chosen", "rejected")] for batch in batches]
     for step in range(STEPS):
-        batch = rows[4 * (step % 4):4 * (step % 4) + 4]
-        with torch.no_grad(), frozen() as reference_model:
-            before = [log_probabilities(reference_model, batch, answer) for answer in ("chosen", "rejected")]
+        batch, before = batches[step % 4], of_reference[step % 4]
         now = [log_probabilities(model, batch, answer) for answer in ("chosen", "rejected")]
         loss = -functional.logsigmoid(BETA * ((now[0] - before[0]) - (now[1] - before[1]))).mean()
         optimizer.zero_grad()

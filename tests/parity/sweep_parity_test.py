@@ -12,7 +12,7 @@ scipy_stats = pytest.importorskip("scipy.stats")
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
-SEEDS, TRIALS = 24, 50
+SEEDS, TRIALS = 12, 50
 
 
 def sphere(point):

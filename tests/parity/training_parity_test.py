@@ -33,6 +33,16 @@ def normalized(images: torch.Tensor) -> torch.Tensor:
     return (images - 0.1307) / 0.3081
 
 
+@pytest.fixture
+def one_thread(monkeypatch):
+    """For jobs of small operations: two threads that share a machine with others take five times as long for them."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    yield
+    torch.set_num_threads(before)
+
+
 def test_mnist_cnn(mnist_folder, tmp_path):
     total = 8 * 1875
     expected = reference.train(
@@ -44,6 +54,7 @@ def test_mnist_cnn(mnist_folder, tmp_path):
     assert_same_losses(lines, expected)
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_residual_net_with_parameter_groups(mnist_folder, tmp_path):
     def make_optimizer(model):
         plain = [p for name, p in model.named_parameters() if "bn" in name or name.endswith("bias")]
@@ -84,6 +95,7 @@ def test_convolutions_by_winograds_algorithm(losses_of_winograd_net, tmp_path, c
     assert found == (["3", "6", "9"] if convolutions == "fast" else [])
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_lstm_with_one_cycle(mnist_folder, tmp_path):
     expected = reference.train(
         reference.LstmClassifier, lambda model: torch.optim.Adam(model.parameters()),
@@ -93,6 +105,7 @@ def test_lstm_with_one_cycle(mnist_folder, tmp_path):
     assert_same_losses(lines, expected)
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_accumulation_clipping_rates_by_epoch_and_evaluation(tmp_path):
     """45 batches an epoch in windows of 4: the last window is one batch, of 30 samples. The reference takes a window at once."""
     seed, accumulation, batch_size, epochs = 3, 4, 32, 6
@@ -145,6 +158,7 @@ ACCUMULATED = [("SGD", {"lr": 0.2, "momentum": 0.9, "nesterov": True, "weight_de
                ("Rprop", {"lr": 0.01}), ("Adafactor", {"lr": 0.1})]
 
 
+@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("name, options", ACCUMULATED, ids=[name for name, _ in ACCUMULATED])
 def test_optimizers_step_alike_on_accumulated_gradients(tmp_path, name, options):
     """Windows of three batches, biases in a group of their own with half the learning rate."""

@@ -20,7 +20,7 @@ using namespace trainrun;  // NOLINT(google-build-using-namespace)
 namespace {
 
 // One of less than a vector, some that end with one or without, one that several threads share.
-const std::vector<int64_t> kSizes = {1, 7, 8, 15, 16, 31, 4099, 70001};
+const std::vector<int64_t> kSizes = {1, 7, 8, 15, 16, 31, 4099, 36001};
 
 Tensors copies_of(const Tensors& tensors) {
   Tensors copies;

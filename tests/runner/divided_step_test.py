@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from safetensors.torch import load_file
 
-from tests.program import BINARY
+from tests.program import CALLED
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 JOB = ["recipes/digits_mlp.yaml", "distributed_type=MULTI_CPU", "num_processes=2", "training={max_steps: 24}", "evaluation.every=12", "checkpoint={every: 8, keep_last: 9}",
@@ -20,7 +20,7 @@ OPTIMIZERS = {
 
 def train(folder: pathlib.Path, *overrides: str, gloo: bool = False) -> str:
     environment = {key: value for key, value in os.environ.items() if key != "TRAINRUN_GLOO"} | ({"TRAINRUN_GLOO": "1"} if gloo else {})
-    done = subprocess.run([BINARY, *JOB, *overrides, f"output_dir={folder}"], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run([CALLED, *JOB, *overrides, f"output_dir={folder}"], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 

@@ -93,7 +93,7 @@ def trained(folder, recipe, *options):
 
 
 def bundle(run_folder, output, *options):
-    return run(BINARY, "bundle", run_folder, "-o", output, "--level", "1", *options, folder=run_folder.parent.parent)
+    return run(CALLED, "bundle", run_folder, "-o", output, "--level", "1", *options, folder=run_folder.parent.parent)
 
 
 @pytest.fixture(scope="module", name="digits")
@@ -106,7 +106,7 @@ def bundle_of_digits(digits, tmp_path_factory):
     """In place of a file that was there, which without --force stays."""
     output = tmp_path_factory.mktemp("bundle") / "digits.run"
     output.write_text("mine")
-    error = run(BINARY, "bundle", digits, "-o", output, folder=output.parent, code=1).stderr
+    error = run(CALLED, "bundle", digits, "-o", output, folder=output.parent, code=1).stderr
     assert f"{output} is already there; name another file by --output, or add --force to replace it" in error
     assert output.read_text() == "mine"
     bundle(digits, output, "--force")
@@ -298,7 +298,7 @@ def test_full_and_read_only_disks_are_told(digits_bundle, tmp_path):
 
 
 def test_what_is_no_run_is_refused(tmp_path):
-    error = run(BINARY, "bundle", tmp_path, folder=tmp_path, code=1).stderr
+    error = run(CALLED, "bundle", tmp_path, folder=tmp_path, code=1).stderr
     assert "is neither a run's folder (recipe.yaml) nor a checkpoint's (model.safetensors)" in error
 
 

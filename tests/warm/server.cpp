@@ -60,11 +60,12 @@ Variables variables_of(char** environment) {
   return variables;
 }
 
-/// The variables that decide how libraries start, without OMP_NUM_THREADS.
+/// The variables that decide how libraries start, without OMP_NUM_THREADS, and without a folder of weights that `hub:` reads.
 Variables deciding(const Variables& all) {
   Variables some;
   for (const auto& [name, value] : all) {
-    if (is_read_at_start(name) && name != "OMP_NUM_THREADS" && name != "LD_PRELOAD") some.emplace(name, value);
+    const bool is_other = name == "OMP_NUM_THREADS" || name == "LD_PRELOAD" || name == "TORCH_HOME";
+    if (is_read_at_start(name) && !is_other) some.emplace(name, value);
   }
   return some;
 }

@@ -101,6 +101,7 @@ class Table:
         self.arguments, self.context, self.results = arguments, context, found
         self.begin = time.monotonic()
         self.speed = 1.0  # how much longer than estimated things take
+        self.first_floor = {}
         self.failed = False
 
     def left(self) -> float:
@@ -135,7 +136,7 @@ class Table:
 
     def floors(self, row: Row) -> dict:
         """What this machine reaches just now, and what a step's arithmetic would take at that speed."""
-        found = measured_floor(self.context, *(["ranks"] if row.base else []))
+        found = dict(self.first_floor) if self.context.quick and not row.base else measured_floor(self.context, *(["ranks"] if row.base else []))
         if row.job:
             try:
                 if row.job.stays and not self.context.quick:  # else batches differ, and so does their arithmetic
@@ -188,7 +189,7 @@ class Table:
         """Says what is ahead, and does it."""
         rows = [row for row in rows if self.lacking(row)]
         if rows:
-            floor = measured_floor(self.context)
+            floor = self.first_floor = measured_floor(self.context)
             self.speed = max(1.0, USUAL_GFLOPS / floor["fp32"])
             self.say(f"{here['processor']}, {here['processors']} of {here['of']} processors; products: {floor['fp32']:.3g} GFLOP/s in float32, {floor['bf16']:.3g} in bfloat16; "
                      f"load {floor['load']}")
