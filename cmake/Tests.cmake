@@ -18,7 +18,7 @@ set(test_environment
 if(TRAINRUN_SANITIZERS)
   # LibTorch itself is not instrumented: what it hands us in a std::vector would be taken for an overflow, and what it
   # keeps until exit for a leak. A request for more memory than there is fails, as it does elsewhere.
-  set(asan_options detect_container_overflow=0:detect_leaks=0:allocator_may_return_null=1:malloc_context_size=10)
+  set(asan_options detect_container_overflow=0:detect_leaks=0:allocator_may_return_null=1:malloc_context_size=2)
   list(APPEND test_environment "UBSAN_OPTIONS=print_stacktrace=1")
 endif()
 

@@ -19,6 +19,7 @@
 #include "runner/process/block_allocator.h"
 #include "runner/process/huge_pages.h"
 #include "runner/process/matrix_products.h"
+#include "runner/process/numeric_addresses.h"
 #include "runner/process/passive_waiting.h"
 #include "runner/process/start_pages.h"
 
@@ -99,6 +100,9 @@ const std::vector<ProcessChange>& process_changes() {
        "most of the 60 MB that this takes is not read again", "", give_back_start_pages},
       {"open files", "RLIMIT_NOFILE is raised as far as the system allows",
        "each rank has a connection to every other one", "", allow_many_connections},
+      {"hosts' names", "getnameinfo gives a host's number in place of its name",
+       "LibTorch asks a name server about each rank that connects, and ranks wait for seconds where it does not answer",
+       "", name_hosts_by_number},
       {"MKL's processor", "what mkl_serv_intel_cpu_true() says to MKL",
        "on AMD's processors MKL otherwise keeps to AVX2, even if they have AVX-512", "", use_all_of_amd, true},
       {"products of few rows", "kernels::linear computes them itself, not by LibTorch's operator",
