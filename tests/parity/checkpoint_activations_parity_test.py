@@ -148,7 +148,7 @@ def test_what_ranks_send_is_foreseen_where_layers_that_normalize_together_are_co
 
 
 def peak_of(folder: pathlib.Path, name: str, layers: str, again: str) -> int:
-    """The peak resident bytes of a run of two steps."""
+    """The peak resident bytes of a run of two steps, whose convolutions are not chosen by the time that they take."""
     recipe = folder / f"{name}.yaml"
     recipe.write_text(f"""
 model: {{layers: {layers}, checkpoint_activations: {again}}}
@@ -156,7 +156,7 @@ loss: CrossEntropyLoss
 dataset: {{train: {{type: Synthetic, num_samples: 512, shape: [3, 64, 64]}}}}
 dataloader: {{batch_size: 64, num_workers: 0}}
 optimizer: {{type: SGD, lr: 0.1}}
-training: {{num_epochs: null, max_steps: 2}}
+training: {{num_epochs: null, max_steps: 2, convolutions: direct}}
 checkpoint: {{every: null}}
 """)
     return peak_memory([os.environ["TRAINRUN_BINARY"], "--quiet", recipe, f"output_dir={folder / name}"])
@@ -168,4 +168,4 @@ def test_the_peak_of_memory_is_lower(tmp_path):
     peaks = {again: peak_of(tmp_path, name, layers, again) for name, again in (("once", "[]"), ("again", "['^[1-5]$']"))}
     print(json.dumps(peaks))
     activation = 64 * 16 * 64 * 64 * 4  # bytes
-    assert peaks["[]"] - peaks["['^[1-5]$']"] > 15 * activation  # of 30 that need not be kept, one block's six are there at a time
+    assert peaks["[]"] - peaks["['^[1-5]$']"] > 13 * activation  # of 30 that need not be kept, one block's six are there at a time, and what its gradients need

@@ -30,7 +30,7 @@ def placed(files: list[str], folder: pathlib.Path) -> list[dict[str, str]]:
     return [{"path": file, "place": str(folder / pathlib.Path(file).name)} for file in files]
 
 
-def fuzz(probe, folder: pathlib.Path, reader: str, files: list, rounds: int = 1000, refuses: bool = True, **request) -> dict:
+def fuzz(probe, folder: pathlib.Path, reader: str, files: list, rounds: int = 600, refuses: bool = True, **request) -> dict:
     """Runs the fuzzer; `refuses`: whether changed files are refused at all, and not made anew."""
     changed = folder / "changed"
     changed.mkdir(exist_ok=True)
