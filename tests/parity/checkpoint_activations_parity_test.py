@@ -148,24 +148,24 @@ def test_what_ranks_send_is_foreseen_where_layers_that_normalize_together_are_co
 
 
 def peak_of(folder: pathlib.Path, name: str, layers: str, again: str) -> int:
-    """The peak resident bytes of a run of two steps, whose convolutions are not chosen by the time that they take."""
+    """The peak resident bytes of a run of one step, whose convolutions are not chosen by the time that they take."""
     recipe = folder / f"{name}.yaml"
     recipe.write_text(f"""
 model: {{layers: {layers}, checkpoint_activations: {again}}}
 loss: CrossEntropyLoss
 dataset: {{train: {{type: Synthetic, num_samples: 512, shape: [3, 64, 64]}}}}
-dataloader: {{batch_size: 64, num_workers: 0}}
+dataloader: {{batch_size: 128, num_workers: 0}}
 optimizer: {{type: SGD, lr: 0.1}}
-training: {{num_epochs: null, max_steps: 2, convolutions: direct}}
+training: {{num_epochs: null, max_steps: 1, convolutions: direct}}
 checkpoint: {{every: null}}
 """)
     return peak_memory([os.environ["TRAINRUN_BINARY"], "--quiet", recipe, f"output_dir={folder / name}"])
 
 
 def test_the_peak_of_memory_is_lower(tmp_path):
-    block = "{type: Sequential, layers: [{type: Conv2d, out_channels: 16, kernel_size: 3, padding: 1}, BatchNorm2d, GELU, {type: Conv2d, out_channels: 16, kernel_size: 3, padding: 1}, BatchNorm2d, GELU], repeat: 5}"
+    block = "{type: Sequential, layers: [{type: Conv2d, out_channels: 16, kernel_size: 3, padding: 1}, BatchNorm2d, GELU, {type: Conv2d, out_channels: 16, kernel_size: 3, padding: 1}, BatchNorm2d, GELU], repeat: 3}"
     layers = f"[{{type: Conv2d, out_channels: 16, kernel_size: 3, padding: 1}}, {block}, {{type: AdaptiveAvgPool2d, output_size: 1}}, Flatten, {{type: Linear, out_features: 10}}]"
-    peaks = {again: peak_of(tmp_path, name, layers, again) for name, again in (("once", "[]"), ("again", "['^[1-5]$']"))}
+    peaks = {again: peak_of(tmp_path, name, layers, again) for name, again in (("once", "[]"), ("again", "['^[1-3]$']"))}
     print(json.dumps(peaks))
-    activation = 64 * 16 * 64 * 64 * 4  # bytes
-    assert peaks["[]"] - peaks["['^[1-5]$']"] > 13 * activation  # of 30 that need not be kept, one block's six are there at a time, and what its gradients need
+    activation = 128 * 16 * 64 * 64 * 4  # bytes: 32 MiB, below which chance decides what fits into the holes of the heap
+    assert peaks["[]"] - peaks["['^[1-3]$']"] > 9 * activation  # of 18 that need not be kept, one block's six are there at a time
