@@ -112,7 +112,7 @@ def looked_through(files: list[pathlib.Path]) -> list[pathlib.Path]:
 
 
 def add_stand_ins(libraries: list[pathlib.Path], folder: pathlib.Path) -> None:
-    """Libraries of the same names, without symbols: dpkg-shlibdeps takes a quarter of a minute to read LibTorch's, which no package has."""
+    """Libraries of the same names, without symbols: dpkg-shlibdeps takes 5 s to read LibTorch's, which no package has."""
     folder.mkdir()
     run("as", "-o", folder / "empty.o", input="")
     for library in libraries:
