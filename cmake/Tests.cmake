@@ -173,11 +173,12 @@ set(pages_of_one_thread
   parity/generate_chat_parity parity/generate_parity parity/gguf_parity parity/hub_dataset_parity parity/hub_files_parity parity/hub_parity
   parity/hub_prediction_parity parity/image_folder_parity parity/jobs_parity parity/language_model_parity parity/language_models_parity
   parity/layer_decay_parity parity/loss_cuts_parity parity/masked_lm_parity parity/monitor_parity parity/onnx_models_parity parity/onnx_parity
-  parity/optimizers_parity parity/precision_parity parity/preference_parity parity/python_export parity/python_export_data parity/random_programs parity/scaling_parity parity/sentence_embeddings_parity parity/several_losses_parity
-  parity/state_dict_parity parity/sweep_parity parity/table_prediction_parity parity/text_jobs_parity parity/text_prediction_parity
-  parity/token_classification_parity parity/torchvision_parity parity/vision_export_parity plugins/plugin_faults plugins/plugins runner/language_recipes runner/mlflow
-  runner/recipe_runs tools/advice tools/bisect tools/bundle tools/ctl tools/guide_models tools/image_trees tools/init tools/init_encodings tools/mistakes
-  tools/newcomer tools/replay tools/report tools/sweep tools/tokenizer)
+  parity/optimizers_parity parity/precision_parity parity/preference_parity parity/python_export parity/python_export_data parity/random_programs
+  parity/scaling_parity parity/sentence_embeddings_parity parity/several_losses_parity parity/state_dict_parity parity/sweep_parity
+  parity/table_prediction_parity parity/text_jobs_parity parity/text_prediction_parity parity/token_classification_parity parity/torchvision_parity
+  parity/vision_export_parity plugins/plugin_faults plugins/plugins runner/language_recipes runner/mlflow runner/recipe_runs tools/advice tools/bisect
+  tools/bundle tools/ctl tools/guide_models tools/image_trees tools/init tools/init_encodings tools/mistakes tools/newcomer tools/replay tools/report
+  tools/sweep tools/tokenizer)
 foreach(source IN LISTS python_tests)
   file(RELATIVE_PATH name "${PROJECT_SOURCE_DIR}/tests" "${source}")
   string(REGEX REPLACE "_test\\.py$" "" name "${name}")
