@@ -2,12 +2,15 @@
 
 #include <linux/futex.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <climits>
 #include <stdexcept>
+
+#include "runner/device/control_group.h"
 
 namespace trainrun {
 namespace {
@@ -18,7 +21,16 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kCacheLine = 64;
 constexpr milliseconds kLook(50);  // between two looks at those who are waited for
 constexpr milliseconds kLongestLook(1000);
+// A processor that sleeps takes some tens of microseconds to wake, on a virtual machine more, so a rank looks again and
+// again at first; after kSpin whoever else is ready to run on this processor goes before it.
 constexpr std::chrono::microseconds kSpin(30);
+constexpr std::chrono::milliseconds kYield(2);
+
+/// Whether each rank can have a processor, so that a wait need not give its own away at once.
+bool has_processors_for(int ranks) {
+  const auto online = static_cast<double>(::sysconf(_SC_NPROCESSORS_ONLN));
+  return std::min(control_group_limits().cpus.value_or(online), online) >= ranks;
+}
 
 inline void pause_processor() {
 #if defined(__x86_64__)
@@ -59,7 +71,7 @@ size_t RankCounters::bytes_for(int world_size) {
 
 RankCounters::RankCounters(char* memory, int rank, int world_size, Duration timeout)
     : memory_(memory), rank_(rank), world_size_(world_size), timeout_(timeout) {
-  if (::sysconf(_SC_NPROCESSORS_ONLN) >= world_size) spin_ = kSpin;  // else another rank needs the core
+  busy_wait_ = has_processors_for(world_size) ? kYield : Duration(0);
   lane(rank).process = ::getpid();
 }
 
@@ -98,9 +110,11 @@ void RankCounters::await(Event event, uint32_t number) {
 void RankCounters::await_rank(int rank, Counter& counter, uint32_t number) {
   const auto is_here = [&] { return has_come(counter.value.load(std::memory_order_acquire), number); };
   constexpr int kPauses = 16;
-  for (const auto begin = Clock::now(); Clock::now() - begin < spin_;) {
+  const auto begin = Clock::now();
+  for (auto now = begin; now - begin < busy_wait_; now = Clock::now()) {
     for (int i = 0; i < kPauses; ++i) pause_processor();
     if (is_here()) return;
+    if (now - begin > kSpin) ::sched_yield();
   }
   const std::string who = "rank " + std::to_string(rank);
   Clock::duration waited(0);

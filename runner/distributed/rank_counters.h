@@ -15,7 +15,7 @@ namespace trainrun {
 
 /// How far each rank of a machine has come, counted from 1, in memory that all of them map; waits for others.
 ///
-/// A wait spins a little, then sleeps. It ends where a rank that is waited for has died, one has given up, `lost` says
+/// A wait looks again and again at first, then sleeps. It ends where a rank that is waited for has died, one has given up, `lost` says
 /// that one is lost, or the timeout is over, in which time that this process does not run is not counted. It then throws
 /// std::runtime_error, as all further waits do at once.
 class RankCounters {
@@ -60,7 +60,7 @@ class RankCounters {
   int rank_;
   int world_size_;
   Duration timeout_;
-  std::chrono::nanoseconds spin_{0};
+  Duration busy_wait_{0};
   std::function<bool()> lost_;
   std::vector<Descriptor> processes_;  // of the ranks: readable when they have ended
   std::string failure_;
