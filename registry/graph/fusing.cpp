@@ -149,7 +149,7 @@ class FusedPlace {
   }
 
   /// The step that it is to stand in front of; nothing if it may not be.
-  std::optional<size_t> find(const std::vector<LayerRange>& borders) const {
+  std::optional<size_t> find(const FusionBorders& borders) const {
     const std::vector<size_t> given = outputs();
     size_t position = *own_.rbegin() + 1;
     for (const size_t step : own_) {
@@ -166,7 +166,9 @@ class FusedPlace {
     for (const auto& [name, slot] : match_.outside) {
       if (const auto maker = steps_.maker(slot); maker && *maker >= position) return std::nullopt;
     }
-    if (!keeps_order(position) || crosses(borders, position)) return std::nullopt;
+    if (!keeps_order(position) || crosses(borders.ranges, position)) return std::nullopt;
+    const auto has_bracket = [&](size_t step) { return borders.bracketed.contains(steps_[step].first); };
+    if (std::count_if(own_.begin(), own_.end(), has_bracket) > 1) return std::nullopt;
     return position;
   }
 
@@ -223,6 +225,7 @@ class FusedPlace {
 PlanStep fused_step(const Steps& steps, const FusedPlace& place, const Match& match, const std::string& fusion) {
   PlanStep fused = steps[*place.own().begin()];
   fused.layer = fused.type = fused.name.type = "";
+  fused.leaves.clear();
   for (const size_t step : place.own()) {
     const std::string joint = step == *place.own().begin() ? "" : " + ";
     fused.layer += joint + steps[step].layer;
@@ -230,6 +233,7 @@ PlanStep fused_step(const Steps& steps, const FusedPlace& place, const Match& ma
     fused.name.type += joint + steps[step].name.type;
     fused.first = std::min(fused.first, steps[step].first);
     fused.end = std::max(fused.end, steps[step].end);
+    fused.leaves.push_back(steps[step].first);
   }
   fused.fusion = fusion;
   fused.inputs.clear();
@@ -240,8 +244,7 @@ PlanStep fused_step(const Steps& steps, const FusedPlace& place, const Match& ma
 
 }  // namespace
 
-void fuse(const FlatGraph& flat, const std::vector<Fusion>& fusions, const std::vector<LayerRange>& borders,
-          Plan& plan) {
+void fuse(const FlatGraph& flat, const std::vector<Fusion>& fusions, const FusionBorders& borders, Plan& plan) {
   Steps steps(plan);
   std::vector<const Fusion*> ordered;  // those of single layers last
   for (const Fusion& fusion : fusions) ordered.push_back(&fusion);

@@ -33,16 +33,24 @@ Plan steps_of(const FlatGraph& flat) {
     step.name = name_of(*layer.written);
     step.first = i;
     step.end = i + 1;
+    step.leaves = {i};
     plan.steps.push_back(std::move(step));
   }
   return plan;
 }
 
 /// What no fusion may reach across: the layers of brackets, and those that are computed again.
-std::vector<LayerRange> borders_of(const FlatGraph& flat, const PlanOptions& options) {
-  std::vector<LayerRange> borders;
-  for (const Bracket& bracket : options.brackets) borders.push_back(range_of(flat, bracket.layer));
-  for (const std::string& layer : options.recomputed) borders.push_back(range_of(flat, layer));
+FusionBorders borders_of(const FlatGraph& flat, const PlanOptions& options) {
+  FusionBorders borders;
+  for (const Bracket& bracket : options.brackets) {
+    const LayerRange range = range_of(flat, bracket.layer);
+    if (flat.layers[range.first].is_leaf()) {
+      borders.bracketed.insert(range.first);
+    } else {
+      borders.ranges.push_back(range);
+    }
+  }
+  for (const std::string& layer : options.recomputed) borders.ranges.push_back(range_of(flat, layer));
   return borders;
 }
 
@@ -102,6 +110,12 @@ PlanStep beside(const FlatLayer& layer, const std::vector<size_t>& slots, std::f
   return step;
 }
 
+/// Whether a step computes a leaf, maybe with others that are fused with it, or something within a container.
+bool computes_of(const PlanStep& step, const FlatGraph& flat, const LayerRange& range) {
+  if (!flat.layers[range.first].is_leaf()) return step.first >= range.first && step.end <= range.end;
+  return std::find(step.leaves.begin(), step.leaves.end(), range.first) != step.leaves.end();
+}
+
 /// Puts each bracket's steps around those of its layer.
 void add_brackets(const FlatGraph& flat, const std::vector<Bracket>& brackets, Plan& plan) {
   std::vector<size_t> order(brackets.size());  // from the outermost to the innermost
@@ -115,18 +129,18 @@ void add_brackets(const FlatGraph& flat, const std::vector<Bracket>& brackets, P
   std::map<size_t, std::vector<PlanStep>> before;  // by the step that they come before
   std::map<size_t, std::vector<PlanStep>> after;   // by the step that they come after, the outermost first
   for (const size_t i : order) {
-    const auto [first, end] = ranges[i];
     std::optional<size_t> first_step;
     size_t last_step = 0;
     for (size_t s = 0; s < plan.steps.size(); ++s) {
-      if (plan.steps[s].first < first || plan.steps[s].end > end) continue;
+      if (!computes_of(plan.steps[s], flat, ranges[i])) continue;
       if (!first_step) first_step = s;
       last_step = s;
     }
     if (!first_step) throw Error("no layer within '" + brackets[i].layer + "' computes");
-    const FlatLayer& layer = flat.layers[first];
+    const FlatLayer& layer = flat.layers[ranges[i].first];
+    const auto& given = layer.is_leaf() ? plan.steps[last_step].outputs : layer.outputs;
     before[*first_step].push_back(beside(layer, {}, [action = brackets[i].before](Tensors&) { action(); }));
-    if (brackets[i].after) after[last_step].push_back(beside(layer, layer.outputs, brackets[i].after));
+    if (brackets[i].after) after[last_step].push_back(beside(layer, given, brackets[i].after));
   }
   std::vector<PlanStep> steps;
   for (size_t s = 0; s < plan.steps.size(); ++s) {

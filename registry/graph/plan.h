@@ -24,7 +24,8 @@ struct PlanStep {
   ComponentName name;            // for messages: the layer of the recipe
   bool computes = true;          // false for a step that is not a layer's own, such as gathering parameters
   size_t first = 0;              // the layers that it computes: their first index in the FlatGraph,
-  size_t end = 0;                // and the index after the last
+  size_t end = 0;                // and the index after the last,
+  std::vector<size_t> leaves{};  // and of each of those that are not containers, its index
   std::shared_ptr<const Plan> inside{};  // of layers that the backward pass computes again: their steps; else null
 };
 

@@ -2,17 +2,14 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
-#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
-#include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <algorithm>
-#include <sstream>
 
 #include "registry/tensors/storage.h"
 #include "runner/base/torch_versions.h"
+#include "runner/distributed/sharded_unit.h"
 #include "runner/model/parameter_watch.h"
 
 namespace trainrun {
@@ -36,55 +33,7 @@ class AfterGradient : public torch::autograd::FunctionPostHook {
   std::function<void()> call_;
 };
 
-std::vector<int64_t> sizes_of(const NamedTensors& parameters) {
-  std::vector<int64_t> sizes;
-  for (const auto& [name, parameter] : parameters) sizes.push_back(parameter.numel());
-  return sizes;
-}
-
 }  // namespace
-
-/// What this rank keeps of a parameter.
-struct ShardedModel::Piece {
-  at::Tensor tensor;  // [n], part of the unit's shard
-  bool has_gradient = false;
-};
-
-struct ShardedModel::Unit {
-  Unit(ShardUnit given, int64_t world_size)
-      : name(given.name),
-        layers(std::move(given.layers)),
-        parameters(std::move(given.parameters)),
-        layout(sizes_of(parameters), world_size) {}
-
-  /// Parameter `i` within `flat` [world_size * shard_size].
-  at::Tensor view(const at::Tensor& flat, size_t i) const {
-    const at::Tensor& parameter = parameters[i].second;
-    return flat.narrow(0, layout.offsets[i], parameter.numel()).view(parameter.sizes());
-  }
-
-  std::string name;
-  std::vector<std::string> layers;
-  NamedTensors parameters;
-  ShardLayout layout;
-  at::Tensor shard;                          // [shard_size]: this rank's parameters
-  at::Tensor whole;                          // [world_size * shard_size]: memory only while gathered
-  bool changes_itself = false;               // its layers change their own parameters while they compute
-  bool is_whole = false;                     // gathered, or on the way
-  c10::intrusive_ptr<c10d::Work> gathering;  // on the way
-  std::vector<Piece> pieces;
-  at::Tensor shard_gradient;  // [shard_size]: the sum of the window, as far as it is reduced
-  at::Tensor next_gradient;   // [shard_size]: memory for it, from window to window
-  at::Tensor whole_gradient;  // [world_size * shard_size]: while the backward pass fills it
-  at::Tensor arriving;        // [shard_size]: of a reduction on its way
-  c10::intrusive_ptr<c10d::Work> reduction;
-  std::vector<GradientNode> accumulators;  // kept: parameters only know them weakly
-  size_t num_trainable = 0;
-  size_t num_arrived = 0;  // gradients, in this backward pass
-  bool is_reduced = false;
-  Unit* next = nullptr;  // in the forward pass
-  Unit* previous = nullptr;
-};
 
 ShardedModel::ShardedModel(ProcessGroup& group, const Graph& graph, Tensors buffers, const ShardingOptions& options)
     : group_(group), buffers_(std::move(buffers)), options_(options) {
@@ -227,7 +176,8 @@ void ShardedModel::copy_views(const Unit& unit, Tensors& outputs) {
 
 void ShardedModel::after_forward(Unit& unit, Tensors& outputs) {
   const bool trains = c10::GradMode::is_enabled();
-  const bool releases = !trains || options_.stage == 3;
+  const bool is_first_backward = !unit.next;  // which would gather it again at once
+  const bool releases = !trains || (options_.stage == 3 && !is_first_backward);
   if (trains && unit.changes_itself) keep(unit);
   if (releases) copy_views(unit, outputs);
   if (trains) {
@@ -243,19 +193,34 @@ void ShardedModel::before_backward(Unit& unit) {
   if (unit.is_reduced) return;
   gather(unit);
   if (options_.prefetch && unit.previous && !unit.previous->is_reduced) start_gather(*unit.previous);
+  begin_gradient(unit);
 }
 
-at::Tensor ShardedModel::whole_zeros(const Unit& unit) const {
-  return pool_.empty(unit.whole.numel(), unit.shard.options()).zero_();
+/// Makes room for a unit's gradients, where kernels may write them.
+void ShardedModel::begin_gradient(Unit& unit) const {
+  if (unit.whole_gradient.defined() || unit.num_trainable == 0) return;
+  const c10::AutoGradMode no_gradients(false);
+  unit.whole_gradient = pool_.empty(unit.whole.numel(), unit.shard.options());
+  unit.places.emplace();
+  for (size_t i = 0; i < unit.parameters.size(); ++i) {
+    unit.pieces[i].is_in_whole = false;
+    const at::Tensor& parameter = unit.parameters[i].second;
+    if (parameter.requires_grad()) unit.places->add(parameter, unit.view(unit.whole_gradient, i));
+  }
 }
 
 void ShardedModel::take_gradient(Unit& unit, size_t parameter) {
   const c10::AutoGradMode no_gradients(false);
-  if (!unit.whole_gradient.defined()) unit.whole_gradient = whole_zeros(unit);
+  begin_gradient(unit);
   at::Tensor& gradient = unit.parameters[parameter].second.mutable_grad();
-  unit.view(unit.whole_gradient, parameter).add_(gradient);
+  const at::Tensor place = unit.view(unit.whole_gradient, parameter);
+  if (unit.pieces[parameter].is_in_whole) {
+    place.add_(gradient);
+  } else if (gradient.data_ptr() != place.data_ptr()) {
+    place.copy_(gradient);
+  }
   gradient.reset();
-  unit.pieces[parameter].has_gradient = true;
+  unit.pieces[parameter].has_gradient = unit.pieces[parameter].is_in_whole = true;
   if (++unit.num_arrived < unit.num_trainable) return;
   const bool is_needed = unit.num_trainable < unit.parameters.size();  // by layers before it: some are frozen
   if (!is_needed) release(unit);
@@ -265,13 +230,36 @@ void ShardedModel::take_gradient(Unit& unit, size_t parameter) {
 /// Begins to sum a unit's gradients; at most one unit's are on their way, which bounds the memory.
 void ShardedModel::reduce(Unit& unit) {
   unit.is_reduced = true;
+  unit.places.reset();
   if (options_.stage == 1 && !synchronizes_) return;
   finish_reduction();
-  if (!unit.whole_gradient.defined()) unit.whole_gradient = whole_zeros(unit);
+  begin_gradient(unit);
+  zero_rest(unit);
   unit.arriving = unit.next_gradient.defined() ? std::exchange(unit.next_gradient, {})
                                                : pool_.empty(unit.layout.shard_size, unit.shard.options());
   unit.reduction = group_.start_reduce_scatter(unit.arriving, unit.whole_gradient, kGradients);
   reducing_ = &unit;
+}
+
+void ShardedModel::drop_gradient(Unit& unit) {
+  unit.places.reset();
+  unit.whole_gradient.reset();
+  for (Piece& piece : unit.pieces) piece.is_in_whole = false;
+}
+
+/// Of a unit's gradients: what no parameter has, and the parameters that got none.
+void ShardedModel::zero_rest(Unit& unit) {
+  const c10::AutoGradMode no_gradients(false);
+  int64_t end = 0;
+  const auto zero_to = [&](int64_t next) {
+    if (end < next) unit.whole_gradient.narrow(0, end, next - end).zero_();
+  };
+  for (size_t i = 0; i < unit.parameters.size(); ++i) {
+    if (!unit.pieces[i].is_in_whole) continue;
+    zero_to(unit.layout.offsets[i]);
+    end = unit.layout.offsets[i] + unit.parameters[i].second.numel();
+  }
+  zero_to(unit.whole_gradient.numel());
 }
 
 void ShardedModel::finish_reduction() {
@@ -280,7 +268,7 @@ void ShardedModel::finish_reduction() {
   Unit& unit = *std::exchange(reducing_, nullptr);
   group_.finish(unit.reduction, kGradients);
   unit.reduction.reset();
-  unit.whole_gradient.reset();
+  drop_gradient(unit);
   unit.arriving.div_(group_.world_size());
   if (unit.shard_gradient.defined()) {
     unit.shard_gradient.add_(unit.arriving);
@@ -294,7 +282,7 @@ void ShardedModel::prepare_forward(bool synchronize) {
   if (std::exchange(window_begins_, false)) {
     for (const auto& unit : units_) {
       if (unit->shard_gradient.defined()) unit->next_gradient = std::exchange(unit->shard_gradient, {});
-      unit->whole_gradient.reset();
+      drop_gradient(*unit);
       for (Piece& piece : unit->pieces) piece.has_gradient = false;
     }
   }
@@ -346,105 +334,5 @@ class ShardedModel::WholeUnits : public ParallelModel::Whole {
 };
 
 std::unique_ptr<ParallelModel::Whole> ShardedModel::make_whole() { return std::make_unique<WholeUnits>(*this); }
-
-NamedTensors ShardedModel::gather_model(const NamedTensors& state_dict) {
-  const c10::AutoGradMode no_gradients(false);
-  std::map<const at::TensorImpl*, at::Tensor> copies;
-  for (const auto& unit : units_) {
-    gather(*unit);
-    for (const auto& [name, parameter] : unit->parameters) {
-      if (group_.is_main()) copies[parameter.unsafeGetTensorImpl()] = parameter.detach().clone();
-    }
-    release(*unit);
-  }
-  NamedTensors result;
-  for (const auto& [name, tensor] : state_dict) {
-    const auto copy = copies.find(tensor.unsafeGetTensorImpl());
-    result.emplace_back(name, copy == copies.end() ? tensor : copy->second);
-  }
-  return result;
-}
-
-/// The ranks' pieces of something that has a parameter's shape, put together on rank 0.
-at::Tensor ShardedModel::collect(const Unit& unit, size_t parameter, const at::Tensor& piece) {
-  const at::Tensor& shaped = unit.parameters[parameter].second;
-  if (!group_.is_main()) {
-    if (piece.numel() > 0) group_.send_to_main(piece, "a checkpoint");
-    return piece;
-  }
-  const at::Tensor shaped_whole = at::empty(shaped.sizes(), piece.options());
-  const at::Tensor whole = shaped_whole.view({-1});
-  for (int64_t rank = 0; rank < group_.world_size(); ++rank) {
-    const auto [begin, length] = unit.layout.piece(parameter, shaped.numel(), rank);
-    if (length == 0) continue;
-    const at::Tensor part = whole.narrow(0, begin, length);
-    if (rank == group_.rank()) {
-      part.copy_(piece);
-    } else {
-      group_.receive_from(rank, part, "a checkpoint");
-    }
-  }
-  return shaped_whole;
-}
-
-NamedTensors ShardedModel::gather_state(const NamedTensors& of_rank) {
-  const c10::AutoGradMode no_gradients(false);
-  std::map<std::string, at::Tensor> own;
-  std::string names;  // with dtype, and whether there is one number for a whole parameter
-  for (const auto& [name, tensor] : of_rank) {
-    own.emplace(name, tensor);
-    names += name + " " + std::to_string(static_cast<int>(tensor.scalar_type())) + (tensor.dim() > 0 ? " 0\n" : " 1\n");
-  }
-  // A rank that keeps nothing of a parameter may have no state for it.
-  std::vector<std::string> order;
-  std::map<std::string, std::pair<at::ScalarType, bool>> known;
-  for (const std::string& text : group_.gather_texts(names, "a checkpoint")) {
-    std::istringstream lines(text);
-    std::string name;
-    int dtype = 0;
-    bool is_number = false;
-    while (lines >> name >> dtype >> is_number) {
-      if (known.try_emplace(name, static_cast<at::ScalarType>(dtype), is_number).second) order.push_back(name);
-    }
-  }
-  NamedTensors result;
-  for (const std::string& name : order) {
-    const auto [dtype, is_number] = known.at(name);
-    const auto [unit, i] = find(name.substr(0, name.rfind('.')));
-    if (!unit) throw Error("sharding: the state " + name + " belongs to no parameter");
-    const auto kept = own.find(name);
-    const at::TensorOptions options = unit->shard.options().dtype(dtype);
-    if (!is_number) {
-      result.emplace_back(name, collect(*unit, i, kept == own.end() ? at::empty({0}, options) : kept->second));
-      continue;
-    }
-    int64_t owner = 0;  // the first that keeps a piece of the parameter
-    while (unit->layout.piece(i, unit->parameters[i].second.numel(), owner).second == 0) ++owner;
-    const at::Tensor value = kept == own.end() ? at::zeros({}, options) : kept->second.clone();
-    if (owner != 0 && group_.rank() == owner) group_.send_to_main(value, "a checkpoint");
-    if (owner != 0 && group_.is_main()) group_.receive_from(owner, value, "a checkpoint");
-    result.emplace_back(name, value);
-  }
-  return result;
-}
-
-NamedTensors ShardedModel::own_state(const NamedTensors& whole) {
-  NamedTensors result;
-  for (const auto& [name, tensor] : whole) {
-    const auto [unit, i] = find(name.substr(0, name.rfind('.')));
-    if (!unit || tensor.dim() == 0) {
-      result.emplace_back(name, tensor);
-      continue;
-    }
-    const at::Tensor& parameter = unit->parameters[i].second;
-    if (tensor.sizes() != parameter.sizes()) {
-      throw Error("the checkpoint's optimizer has " + name + " as " + at::str(tensor.sizes()) + ", the parameter is " +
-                  at::str(parameter.sizes()));
-    }
-    const auto [begin, length] = unit->layout.piece(i, parameter.numel(), group_.rank());
-    result.emplace_back(name, tensor.reshape(-1).narrow(0, begin, length));
-  }
-  return result;
-}
 
 }  // namespace trainrun

@@ -20,7 +20,7 @@ struct ShardingOptions {
 
 /// Every rank keeps a stretch of each unit's parameters, gradients and optimizer state. A unit's parameters are
 /// gathered before it computes, and its gradients, once all are there, summed and cut up again while the backward pass
-/// goes on. At stage 3 whole parameters go as soon as a unit has computed; at stages 1 and 2 after its backward pass;
+/// goes on. At stage 3 whole parameters go as soon as a unit has computed, but for the last; at stages 1 and 2 after its backward pass;
 /// at stage 1 gradients are kept whole within a window and summed at its end. Source: Rajbhandari et al. 2020, "ZeRO";
 /// Zhao et al. 2023, "PyTorch FSDP". Every rank must compute the same layers.
 class ShardedModel : public ParallelModel {
@@ -57,8 +57,10 @@ class ShardedModel : public ParallelModel {
   void after_forward(Unit& unit, Tensors& outputs);
   static void copy_views(const Unit& unit, Tensors& outputs);
   void before_backward(Unit& unit);
-  at::Tensor whole_zeros(const Unit& unit) const;
+  void begin_gradient(Unit& unit) const;
   void take_gradient(Unit& unit, size_t parameter);
+  static void drop_gradient(Unit& unit);
+  static void zero_rest(Unit& unit);
   void reduce(Unit& unit);
   void finish_reduction();
   at::Tensor collect(const Unit& unit, size_t parameter, const at::Tensor& piece);

@@ -193,6 +193,7 @@ void SharedMemory::fill_slot(const Piece& piece) {
   char* own = slot(rank_, piece.number);
   const int parts = piece.kind == Kind::kReduceScatter ? world_size_ : 1;
   for (int r = 0; r < parts; ++r) {
+    if (parts > 1 && r == rank_) continue;  // nobody else reads it
     std::memcpy(own + static_cast<size_t>(r) * piece.bytes, piece.input + static_cast<size_t>(r) * piece.stride,
                 piece.bytes);
   }
@@ -247,6 +248,9 @@ void SharedMemory::compute(const Piece& piece) {
   const size_t begin = piece.kind == Kind::kReduceScatter ? static_cast<size_t>(rank_) * piece.bytes : 0;
   std::array<const void*, kMostRanks> from{};
   for (int r = 0; r < world_size_; ++r) from[static_cast<size_t>(r)] = slot(r, piece.number) + begin;
+  if (piece.kind == Kind::kReduceScatter) {
+    from[static_cast<size_t>(rank_)] = piece.input + static_cast<size_t>(rank_) * piece.stride;
+  }
   std::array<void*, 1> to = {piece.outputs[0]};
   const auto count = static_cast<int64_t>(piece.bytes / c10::elementSize(piece.dtype));
   kernels::add_ranks(*kernels::number_type(piece.dtype), {from.data(), world_size_, to.data(), 1, count},

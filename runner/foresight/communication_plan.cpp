@@ -146,14 +146,15 @@ void plan_pieces(const std::vector<PlannedUnit>& units, const Model& model, int6
 }
 
 /// Whether each unit's parameters are gathered once more for the backward pass: those that gradients pass through, or
-/// that are prefetched for the layer after them.
+/// that are prefetched for the layer after them. The last one is still whole then.
 std::vector<bool> gathered_again(const std::vector<PlannedUnit>& units, bool prefetch) {
   std::vector<bool> again(units.size());
   bool passed = false;
   for (size_t i = 0; i < units.size(); ++i) {
     if (units[i].is_rest()) continue;
     passed |= units[i].is_trained;
-    again[i] = passed || (prefetch && i + 1 < units.size() && units[i + 1].is_trained);
+    const bool is_last = i + 1 == units.size();
+    again[i] = !is_last && (passed || (prefetch && units[i + 1].is_trained));
   }
   return again;
 }

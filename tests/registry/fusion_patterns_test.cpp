@@ -97,12 +97,14 @@ TEST_CASE("a layer that overwrites its input is fused where nobody else sees tha
               fusions) == Strings{"conv", "act", "2", "3"});
 }
 
-TEST_CASE("no fusion reaches across the border of a shard") {
+TEST_CASE("no fusion reaches across the border of a container's shard, nor joins two layers with shards of their own") {
   const std::vector<int64_t> shape = {2, 4};
   const std::string yaml = "[{type: Linear, out_features: 4}, ReLU, {type: Linear, out_features: 4}, ReLU]";
   const auto around = [](const std::string& layer) { return Bracket{layer, [] {}, [](const Tensors&) {}}; };
   CHECK(fused(yaml, shape, linear_relu()) == Strings{"0 + 1", "2 + 3"});
-  CHECK(fused(yaml, shape, linear_relu(), {around("2")}) == Strings{"0 + 1", "2", "2", "2", "3"});
+  CHECK(fused(yaml, shape, linear_relu(), {around("2")}) == Strings{"0 + 1", "2", "2 + 3", "2"});
+  CHECK(fused(yaml, shape, linear_relu(), {around("2"), around("3")}) ==
+        Strings{"0 + 1", "2", "2", "2", "3", "3", "3"});
   const std::string nested = "[{type: Sequential, name: s, layers: " + yaml + "}]";
   CHECK(fused(nested, shape, linear_relu(), {around("s")}) == Strings{"s", "s.0 + s.1", "s.2 + s.3", "s"});
 }
