@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <deque>
 #include <mutex>
 #include <new>
@@ -12,16 +13,20 @@
 namespace trainrun {
 namespace {
 
+constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kLeastBufferBytes = size_t{1} << 20;  // smaller ones fit anywhere on the heap
-constexpr size_t kMostFree = 4;                        // buffers kept: two layers' parameters and gradients
 constexpr size_t kMostBufferWaste = 4;                 // a buffer may be larger than asked for by one part in so many
 
 }  // namespace
 
-/// The buffers that nobody uses, the newest last.
+/// The buffers that nobody uses, the newest last. With those in use they never take more memory than the most that was in
+/// use at a time.
 struct BufferPool::Free {
   std::mutex mutex;
   std::deque<std::pair<void*, size_t>> buffers;
+  size_t free_bytes = 0;
+  size_t used_bytes = 0;
+  size_t most_used_bytes = 0;
 
   ~Free() {
     for (const auto& [memory, bytes] : buffers) ::munmap(memory, bytes);
@@ -37,17 +42,35 @@ struct BufferPool::Free {
     if (best != buffers.end()) {
       const auto found = *best;
       buffers.erase(best);
+      free_bytes -= found.second;
+      count_use(found.second);
       return found;
     }
+    count_use(bytes);
+    while (!buffers.empty() && used_bytes + free_bytes > most_used_bytes) drop_oldest();
     void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) throw std::bad_alloc();
+    if (memory == MAP_FAILED) {
+      used_bytes -= bytes;
+      throw std::bad_alloc();
+    }
+    if (bytes >= kHugePage) ::madvise(memory, bytes, MADV_HUGEPAGE);  // else each 4 KiB of it are a fault
     return {memory, bytes};
   }
   void give(void* memory, size_t bytes) {
     const std::lock_guard lock(mutex);
     buffers.emplace_back(memory, bytes);
-    if (buffers.size() <= kMostFree) return;
+    free_bytes += bytes;
+    used_bytes -= bytes;
+  }
+
+ private:
+  void count_use(size_t bytes) {
+    used_bytes += bytes;
+    most_used_bytes = std::max(most_used_bytes, used_bytes);
+  }
+  void drop_oldest() {
     ::munmap(buffers.front().first, buffers.front().second);
+    free_bytes -= buffers.front().second;
     buffers.pop_front();
   }
 };

@@ -7,8 +7,8 @@
 namespace trainrun {
 
 /// Memory for tensors that are large and short-lived: what is gathered layer by layer. Taken from the system beside the
-/// heap, where small long-lived blocks would settle in the holes between, and a few buffers are kept for what is next,
-/// of nearly its size. On devices other than the CPU, whose allocators keep blocks by size, those are used.
+/// heap, where small long-lived blocks would settle in the holes between, and buffers are kept for what is next, of
+/// nearly its size. On devices other than the CPU, whose allocators keep blocks by size, those are used.
 class BufferPool {
  public:
   BufferPool();

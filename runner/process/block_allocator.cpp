@@ -18,6 +18,7 @@
 namespace trainrun {
 namespace {
 
+constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kMostWaste = 4;  // a block may be larger than asked for by one part in so many
 constexpr size_t kSlack = 16;     // blocks may take more than were ever in use at once by one part in so many
 
@@ -81,7 +82,7 @@ class BlockAllocator final : public c10::Allocator {
     while (!free_.empty() && used_ + free_bytes_ + bytes > most + most / kSlack) unmap_oldest();
     void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
-    if (bytes >= kLargeTensor) ::madvise(memory, bytes, MADV_HUGEPAGE);  // else each 4 KiB of it are a fault
+    if (bytes >= kHugePage) ::madvise(memory, bytes, MADV_HUGEPAGE);  // else each 4 KiB of it are a fault
     return {memory, bytes};
   }
 
