@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "registry/language/error.h"
+#include "runner/distributed/sharded_model.h"
 #include "runner/distributed/sharded_unit.h"
 
 // How a ShardedModel's weights and state become those of one process, for checkpoints, and the other way round.

@@ -244,7 +244,7 @@ void ShardedModel::reduce(Unit& unit) {
 void ShardedModel::drop_gradient(Unit& unit) {
   unit.places.reset();
   unit.whole_gradient.reset();
-  for (Piece& piece : unit.pieces) piece.is_in_whole = false;
+  for (Unit::Piece& piece : unit.pieces) piece.is_in_whole = false;
 }
 
 /// Of a unit's gradients: what no parameter has, and the parameters that got none.
@@ -283,7 +283,7 @@ void ShardedModel::prepare_forward(bool synchronize) {
     for (const auto& unit : units_) {
       if (unit->shard_gradient.defined()) unit->next_gradient = std::exchange(unit->shard_gradient, {});
       drop_gradient(*unit);
-      for (Piece& piece : unit->pieces) piece.has_gradient = false;
+      for (Unit::Piece& piece : unit->pieces) piece.has_gradient = false;
     }
   }
   if (synchronize) share_buffers();
@@ -306,7 +306,7 @@ void ShardedModel::finish_backward(bool synchronize) {
   if (!synchronize) return;
   window_begins_ = true;
   for (const auto& unit : units_) {
-    for (Piece& piece : unit->pieces) {
+    for (Unit::Piece& piece : unit->pieces) {
       if (!piece.has_gradient || piece.tensor.numel() == 0) continue;
       piece.tensor.mutable_grad() = unit->shard_gradient.narrow(0, piece.tensor.storage_offset(), piece.tensor.numel());
     }

@@ -12,6 +12,8 @@
 
 namespace trainrun {
 
+struct ShardedUnit;
+
 struct ShardingOptions {
   int64_t stage = 3;  // 1: optimizer state is sharded; 2: gradients as well; 3: parameters as well
   std::vector<std::string> wrap;
@@ -45,9 +47,8 @@ class ShardedModel : public ParallelModel {
   NamedTensors own_state(const NamedTensors& whole) override;
 
  private:
-  struct Unit;
+  using Unit = ShardedUnit;
   class WholeUnits;
-  struct Piece;
 
   void gather(Unit& unit);
   void start_gather(Unit& unit);

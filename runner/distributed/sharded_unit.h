@@ -10,21 +10,20 @@
 
 #include "registry/tensors/gradient_places.h"
 #include "runner/base/torch_versions.h"
-#include "runner/distributed/sharded_model.h"
-
-// Only for the files of ShardedModel.
+#include "runner/distributed/shard_layout.h"
 
 namespace trainrun {
 
-/// What this rank keeps of a parameter.
-struct ShardedModel::Piece {
-  at::Tensor tensor;  // [n], part of the unit's shard
-  bool has_gradient = false;
-  bool is_in_whole = false;  // its gradient, in the unit's `whole_gradient`
-};
+/// Layers of a ShardedModel that are gathered as one, and what is kept of them.
+struct ShardedUnit {
+  /// What this rank keeps of a parameter.
+  struct Piece {
+    at::Tensor tensor;  // [n], part of the unit's shard
+    bool has_gradient = false;
+    bool is_in_whole = false;  // its gradient, in the unit's `whole_gradient`
+  };
 
-struct ShardedModel::Unit {
-  Unit(ShardUnit given, int64_t world_size)
+  ShardedUnit(ShardUnit given, int64_t world_size)
       : name(given.name),
         layers(std::move(given.layers)),
         parameters(std::move(given.parameters)),
@@ -54,15 +53,15 @@ struct ShardedModel::Unit {
   at::Tensor shard_gradient;             // [shard_size]: the sum of the window, as far as it is reduced
   at::Tensor next_gradient;              // [shard_size]: memory for it, from window to window
   at::Tensor whole_gradient;             // [world_size * shard_size]: while the backward pass fills it
-  std::optional<GradientPlaces> places;  // in `whole_gradient`, while no gradient is there yet
+  std::optional<GradientPlaces> places;  // in `whole_gradient`, in the first backward pass that fills it
   at::Tensor arriving;                   // [shard_size]: of a reduction on its way
   c10::intrusive_ptr<c10d::Work> reduction;
   std::vector<GradientNode> accumulators;  // kept: parameters only know them weakly
   size_t num_trainable = 0;
   size_t num_arrived = 0;  // gradients, in this backward pass
   bool is_reduced = false;
-  Unit* next = nullptr;  // in the forward pass
-  Unit* previous = nullptr;
+  ShardedUnit* next = nullptr;  // in the forward pass
+  ShardedUnit* previous = nullptr;
 };
 
 }  // namespace trainrun
