@@ -39,7 +39,7 @@ Plan steps_of(const FlatGraph& flat) {
   return plan;
 }
 
-/// What no fusion may reach across: the layers of brackets, and those that are computed again.
+/// What fusions must not join: the layers of brackets, and those that are computed again.
 FusionBorders borders_of(const FlatGraph& flat, const PlanOptions& options) {
   FusionBorders borders;
   for (const Bracket& bracket : options.brackets) {

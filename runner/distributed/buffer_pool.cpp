@@ -9,11 +9,11 @@
 #include <new>
 
 #include "registry/tensors/storage.h"
+#include "runner/process/block_allocator.h"
 
 namespace trainrun {
 namespace {
 
-constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kLeastBufferBytes = size_t{1} << 20;  // smaller ones fit anywhere on the heap
 constexpr size_t kMostBufferWaste = 4;                 // a buffer may be larger than asked for by one part in so many
 
@@ -46,13 +46,11 @@ struct BufferPool::Free {
       count_use(found.second);
       return found;
     }
-    count_use(bytes);
-    while (!buffers.empty() && used_bytes + free_bytes > most_used_bytes) drop_oldest();
+    const size_t most = std::max(most_used_bytes, used_bytes + bytes);
+    while (!buffers.empty() && used_bytes + free_bytes + bytes > most) drop_oldest();
     void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) {
-      used_bytes -= bytes;
-      throw std::bad_alloc();
-    }
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    count_use(bytes);
     if (bytes >= kHugePage) ::madvise(memory, bytes, MADV_HUGEPAGE);  // else each 4 KiB of it are a fault
     return {memory, bytes};
   }

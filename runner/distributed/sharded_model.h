@@ -22,9 +22,9 @@ struct ShardingOptions {
 
 /// Every rank keeps a stretch of each unit's parameters, gradients and optimizer state. A unit's parameters are
 /// gathered before it computes, and its gradients, once all are there, summed and cut up again while the backward pass
-/// goes on. At stage 3 whole parameters go as soon as a unit has computed, but for the last; at stages 1 and 2 after its backward pass;
-/// at stage 1 gradients are kept whole within a window and summed at its end. Source: Rajbhandari et al. 2020, "ZeRO";
-/// Zhao et al. 2023, "PyTorch FSDP". Every rank must compute the same layers.
+/// goes on. At stage 3 whole parameters go as soon as a unit has computed, but for the last; at stages 1 and 2 after its
+/// backward pass; at stage 1 gradients are kept whole within a window and summed at its end. Source: Rajbhandari et al.
+/// 2020, "ZeRO"; Zhao et al. 2023, "PyTorch FSDP". Every rank must compute the same layers.
 class ShardedModel : public ParallelModel {
  public:
   /// The graph's parameters become views of what is gathered; `brackets` must be around its layers whenever it

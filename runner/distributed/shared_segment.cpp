@@ -14,12 +14,12 @@
 #include <stdexcept>
 
 #include "runner/distributed/meeting.h"
+#include "runner/process/block_allocator.h"
 
 namespace trainrun {
 namespace {
 
 constexpr size_t kPage = 4096;
-constexpr size_t kLargePage = size_t{2} << 20;
 constexpr int kPopulate = 23;  // MADV_POPULATE_WRITE and MADV_COLLAPSE, which older headers do not name
 constexpr int kCollapse = 25;
 
@@ -64,16 +64,16 @@ SharedSegment::SharedSegment(const std::string& place, size_t bytes) : bytes_(by
   uint64_t found = 0;
   std::memcpy(&found, token_place(), sizeof found);
   if (found == token) return;
-  ::munmap(reserved_, mapped_bytes() + kLargePage);
+  ::munmap(reserved_, mapped_bytes() + kHugePage);
   throw std::runtime_error("another process has the number that rank 0 had");
 }
 
 void SharedSegment::map() {
-  const size_t addresses = mapped_bytes() + kLargePage;
+  const size_t addresses = mapped_bytes() + kHugePage;
   void* const reserved = ::mmap(nullptr, addresses, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserved == MAP_FAILED) fail_with_errno("the ranks' memory cannot be mapped");
   char* const begin = static_cast<char*>(reserved);
-  const size_t skipped = kLargePage - reinterpret_cast<uintptr_t>(begin) % kLargePage;
+  const size_t skipped = kHugePage - reinterpret_cast<uintptr_t>(begin) % kHugePage;
   void* const memory =
       ::mmap(begin + skipped, mapped_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory_file_.number(), 0);
   if (memory == MAP_FAILED) {
@@ -87,7 +87,7 @@ void SharedSegment::map() {
 }
 
 void SharedSegment::use_large_pages() const {
-  const size_t bytes = bytes_ / kLargePage * kLargePage;
+  const size_t bytes = bytes_ / kHugePage * kHugePage;
   if (bytes > 0 && ::madvise(data_, bytes, kPopulate) == 0) (void)::madvise(data_, bytes, kCollapse);
 }
 
@@ -95,7 +95,7 @@ size_t SharedSegment::mapped_bytes() const { return (bytes_ + kPage - 1) / kPage
 char* SharedSegment::token_place() const { return data_ + mapped_bytes() - kPage; }
 
 SharedSegment::~SharedSegment() {
-  if (reserved_) ::munmap(reserved_, mapped_bytes() + kLargePage);
+  if (reserved_) ::munmap(reserved_, mapped_bytes() + kHugePage);
 }
 
 std::string SharedSegment::place() const {

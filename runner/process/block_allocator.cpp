@@ -18,7 +18,6 @@
 namespace trainrun {
 namespace {
 
-constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kMostWaste = 4;  // a block may be larger than asked for by one part in so many
 constexpr size_t kSlack = 16;     // blocks may take more than were ever in use at once by one part in so many
 

@@ -15,6 +15,9 @@ constexpr size_t kLargeTensor = size_t{32} << 20;
 /// Those of sharded models come and go with each layer, always in the same sizes.
 constexpr size_t kLargeShardedTensor = size_t{1} << 20;
 
+/// Of one large page of memory, in bytes; smaller ones have 4 KiB.
+constexpr size_t kHugePage = size_t{2} << 20;
+
 /// Gives back to the system what is free, of those blocks and of the heap: after whole models were built, loaded or
 /// saved.
 void return_free_memory();
