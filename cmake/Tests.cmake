@@ -160,8 +160,8 @@ if(python_tests)
   set_tests_properties(pages_end PROPERTIES FIXTURES_CLEANUP pages)
 endif()
 trainrun_page(run)
-# Pages whose time is spent on waiting for limits; each runs as several parts, and nothing beside them: the limits that
-# they set for processes to end are the program's own promise, so nothing else may load the machine.
+# Pages whose time is spent on waiting for limits; they run at the end, beside each other, the first as several parts: the limits
+# that they set for processes to end are the program's own promise, so nothing else may load the machine.
 set(waiting_pages faults/rank_faults launch/machines)
 # Pages whose jobs are small: a second thread computes nothing sooner there, and where three pages share two cores the threads
 # that wait for each other take several times the processor time of one. Threads are for the registry's unit tests, whose
@@ -183,7 +183,7 @@ foreach(source IN LISTS python_tests)
   file(RELATIVE_PATH name "${PROJECT_SOURCE_DIR}/tests" "${source}")
   string(REGEX REPLACE "_test\\.py$" "" name "${name}")
   set(parts "")
-  if(name IN_LIST waiting_pages)
+  if(name STREQUAL "faults/rank_faults")
     set(parts 3)
   endif()
   trainrun_test(${name} python ${page_command} "${source}" ${parts})
@@ -191,10 +191,16 @@ foreach(source IN LISTS python_tests)
   if(name IN_LIST pages_of_one_thread)
     set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "OMP_NUM_THREADS=1")
   endif()
-  if(parts)
-    set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
-  else()  # where there is no GPU, what needs one is listed as skipped, not as passed
+  if(NOT parts)  # where there is no GPU, what needs one is listed as skipped, not as passed
     set_tests_properties(${name} PROPERTIES SKIP_REGULAR_EXPRESSION "\n[0-9]+ skipped in ")
+  endif()
+endforeach()
+
+get_property(others DIRECTORY PROPERTY TESTS)
+list(REMOVE_ITEM others ${waiting_pages} pages_end unit_tests_end)
+foreach(waiting IN LISTS waiting_pages)
+  if(TEST ${waiting})
+    set_tests_properties(${waiting} PROPERTIES DEPENDS "${others}")
   endif()
 endforeach()
 
@@ -215,7 +221,7 @@ endforeach()
 foreach(long_one plugins/plugins parity/tokenizers_parity parity/distributed_parity runner/sharded_memory faults/distributed_faults
     tools/wheel tools/bundle tools/deb launch/torchrun runner/recipe_runs gpu/imagined_gpu parity/training_parity parity/schedulers_parity faults/resume tools/guide_plugin
     faults/checkpoint_kill runner/schema runner/callbacks tools/sweep tools/micro_batch tools/demand tools/advice tools/cli tools/error_codes
-    parity/onnx_parity parity/vision_export_parity runner/recipe_defaults)
+    parity/onnx_parity parity/vision_export_parity runner/recipe_defaults tools/tokenizer)
   if(TEST ${long_one})
     set_tests_properties(${long_one} PROPERTIES COST 100)
   endif()

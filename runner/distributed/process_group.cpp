@@ -221,6 +221,15 @@ void ProcessGroup::share_memory_of(const std::vector<at::Tensor>& tensors) {
   });
 }
 
+std::shared_ptr<SharedSegment> ProcessGroup::map_common(size_t bytes, const std::string& what) {
+  if (!shared_) return nullptr;
+  std::string reason;
+  std::shared_ptr<SharedSegment> segment;
+  wait_for_others("the memory of " + what, [&] { segment = shared_->memory().map_common(bytes, reason); });
+  if (!segment && is_main()) spdlog::warn("{} are copied on their way between ranks: {}", what, reason);
+  return segment;
+}
+
 std::unique_ptr<StepDivision> ProcessGroup::divide(const DivisibleStep& step) {
   if (!shared_) return nullptr;
   auto division = std::make_unique<StepDivision>();

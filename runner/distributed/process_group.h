@@ -33,6 +33,7 @@ class Accelerator;
 struct DivisibleStep;
 struct StepDivision;
 class SharedBackend;
+class SharedSegment;
 
 /// What was handed to one collective: calls, and bytes of this rank's tensors in them.
 struct Traffic {
@@ -92,6 +93,8 @@ class ProcessGroup : public Communicator {
   FutureTensor start_mean(const at::Tensor& gradients, bool is_last);
   /// Gradients lie in these tensors from now on: where possible, in memory that the ranks have in common. All call it.
   void share_memory_of(const std::vector<at::Tensor>& tensors);
+  /// Zeros that all ranks map; null where they are on several machines or cannot. All call it. `what`: will lie there.
+  std::shared_ptr<SharedSegment> map_common(size_t bytes, const std::string& what);
   /// Lets the ranks divide the optimizer's step, whose state then lies in memory that they have in common; null where
   /// they are on several machines or cannot. All call it.
   std::unique_ptr<StepDivision> divide(const DivisibleStep& step);
@@ -104,6 +107,8 @@ class ProcessGroup : public Communicator {
   /// Begins to fill `whole` [world_size * n] with the ranks' `part` [n].
   c10::intrusive_ptr<c10d::Work> start_all_gather(const at::Tensor& whole, const at::Tensor& part,
                                                   const std::string& what);
+  /// For `traffic`: the ranks' `part` was gathered without this group.
+  void count_all_gather(const at::Tensor& part, const std::string& what) { count("all_gather", what, part); }
   /// Begins to fill `part` [n] with this rank's part of the sum over ranks of `whole` [world_size * n].
   c10::intrusive_ptr<c10d::Work> start_reduce_scatter(const at::Tensor& part, const at::Tensor& whole,
                                                       const std::string& what);

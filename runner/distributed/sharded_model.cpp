@@ -84,6 +84,7 @@ ShardedModel::ShardedModel(ProcessGroup& group, const Graph& graph, Tensors buff
       last = &unit;
     }
   }
+  weights_ = SharedWeights::open(group, units_);
   for (const auto& item : graph.named_parameters()) {
     const auto found = find(item.key());
     if (found.first) order_.push_back(found);
@@ -109,9 +110,10 @@ NamedTensors ShardedModel::parameters() const {
 
 void ShardedModel::start_gather(Unit& unit) {
   if (unit.is_whole) return;
+  unit.is_whole = true;
+  if (weights_ && weights_->map(unit)) return;
   pool_.take_memory(unit.whole);
   unit.gathering = group_.start_all_gather(unit.whole, unit.shard, kParameters);
-  unit.is_whole = true;
 }
 
 void ShardedModel::gather(Unit& unit) {
@@ -124,7 +126,7 @@ void ShardedModel::gather(Unit& unit) {
 void ShardedModel::release(Unit& unit) {
   if (!unit.is_whole) return;
   gather(unit);  // what is on its way must arrive first
-  give_memory_back(unit.whole);
+  if (!weights_ || !weights_->unmap(unit)) give_memory_back(unit.whole);
   unit.is_whole = false;
 }
 
@@ -286,6 +288,7 @@ void ShardedModel::prepare_forward(bool synchronize) {
       for (Unit::Piece& piece : unit->pieces) piece.has_gradient = false;
     }
   }
+  if (weights_) weights_->begin_reading();
   if (synchronize) share_buffers();
 }
 
@@ -303,6 +306,7 @@ void ShardedModel::finish_backward(bool synchronize) {
     release(**unit);
   }
   finish_reduction();
+  if (weights_) weights_->end_reading();
   if (!synchronize) return;
   window_begins_ = true;
   for (const auto& unit : units_) {

@@ -9,10 +9,9 @@
 #include "runner/distributed/parallel_model.h"
 #include "runner/distributed/process_group.h"
 #include "runner/distributed/shard_layout.h"
+#include "runner/distributed/shared_weights.h"
 
 namespace trainrun {
-
-struct ShardedUnit;
 
 struct ShardingOptions {
   int64_t stage = 3;  // 1: optimizer state is sharded; 2: gradients as well; 3: parameters as well
@@ -72,6 +71,7 @@ class ShardedModel : public ParallelModel {
   Tensors buffers_;
   ShardingOptions options_;
   std::vector<std::unique_ptr<Unit>> units_;
+  std::unique_ptr<SharedWeights> weights_;       // null: the ranks have no memory in common
   std::vector<std::pair<Unit*, size_t>> order_;  // of all parameters, as the model has them
   Unit* reducing_ = nullptr;                     // whose gradients are on their way
   bool synchronizes_ = true;                     // this backward pass is the window's last

@@ -48,6 +48,7 @@ struct ShardedUnit {
   at::Tensor whole;                          // [world_size * shard_size]: memory only while gathered
   bool changes_itself = false;               // its layers change their own parameters while they compute
   bool is_whole = false;                     // gathered, or on the way
+  char* place = nullptr;                     // in memory that all ranks map, where `whole` may lie: SharedWeights
   c10::intrusive_ptr<c10d::Work> gathering;  // on the way
   std::vector<Piece> pieces;
   at::Tensor shard_gradient;             // [shard_size]: the sum of the window, as far as it is reduced

@@ -29,13 +29,6 @@ size_t slots_at(int world_size, size_t call_bytes) {
   return rounded_up(calls_at(world_size) + static_cast<size_t>(world_size) * kDepth * call_bytes, kMemoryPage);
 }
 
-/// The storage's numbers lie at `place` from now on, in a segment that it keeps.
-void give_memory(c10::StorageImpl& storage, char* place, const std::shared_ptr<SharedSegment>& segment) {
-  auto* owner = new std::shared_ptr<SharedSegment>(segment);  // NOLINT(cppcoreguidelines-owning-memory): by DataPtr
-  const auto release = [](void* context) { delete static_cast<std::shared_ptr<SharedSegment>*>(context); };
-  storage.set_data_ptr_noswap(at::DataPtr(place, owner, release, storage.device()));
-}
-
 char* data_of(const at::Tensor& tensor) { return static_cast<char*>(tensor.data_ptr()); }
 
 }  // namespace
@@ -273,12 +266,22 @@ void SharedMemory::compute_in_common(const Piece& piece) {
                      piece.divisor);
 }
 
+CommonSegment SharedMemory::open_more(size_t bytes, const std::string& objection) {
+  return open_common(store_, "memory/" + std::to_string(num_opened_++), rank_, world_size_, bytes, objection,
+                     counters_.timeout());
+}
+
+std::shared_ptr<SharedSegment> SharedMemory::map_common(size_t bytes, std::string& reason) {
+  CommonSegment opened = open_more(bytes, bytes == 0 ? "it is empty" : "");
+  reason = opened.reason;
+  return opened.segment;
+}
+
 std::string SharedMemory::move_to_common(const std::vector<at::Tensor>& tensors) {
   size_t bytes = 0;
   for (const at::Tensor& tensor : tensors) bytes += rounded_up(tensor.storage().nbytes(), kMemoryPage);
   const size_t of_all = bytes * static_cast<size_t>(world_size_);
-  CommonSegment opened = open_common(store_, "memory/tensors", rank_, world_size_, of_all,
-                                     common_ ? "there are tensors in it already" : "", counters_.timeout());
+  CommonSegment opened = open_more(of_all, common_ ? "there are tensors in it already" : "");
   if (!opened.segment) return opened.reason;
   common_ = std::move(opened.segment);
   common_bytes_ = bytes;
@@ -286,7 +289,7 @@ std::string SharedMemory::move_to_common(const std::vector<at::Tensor>& tensors)
   for (const at::Tensor& tensor : tensors) {
     c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
     if (storage->nbytes() > 0) std::memcpy(place, storage->data(), storage->nbytes());
-    give_memory(*storage, place, common_);
+    use_segment(*storage, place, common_);
     place += rounded_up(storage->nbytes(), kMemoryPage);
   }
   finish(start_barrier());
@@ -298,21 +301,19 @@ std::shared_ptr<SharedSegment> SharedMemory::move_to_one(const std::vector<at::T
                                                          char*& place, std::string& reason) {
   size_t bytes = rounded_up(more, kMemoryPage);
   for (const at::Tensor& tensor : tensors) bytes += rounded_up(tensor.storage().nbytes(), kMemoryPage);
-  CommonSegment opened = open_common(store_, "memory/one", rank_, world_size_, bytes, bytes == 0 ? "it is empty" : "",
-                                     counters_.timeout());
-  reason = opened.reason;
-  if (!opened.segment) return nullptr;
-  char* next = opened.segment->data() + rounded_up(more, kMemoryPage);
+  std::shared_ptr<SharedSegment> segment = map_common(bytes, reason);
+  if (!segment) return nullptr;
+  char* next = segment->data() + rounded_up(more, kMemoryPage);
   for (const at::Tensor& tensor : tensors) {
     c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
     if (rank_ == 0 && storage->nbytes() > 0) std::memcpy(next, storage->data(), storage->nbytes());
-    give_memory(*storage, next, opened.segment);
+    use_segment(*storage, next, segment);
     next += rounded_up(storage->nbytes(), kMemoryPage);
   }
   finish(start_barrier());  // rank 0's values are there
-  opened.segment->use_large_pages();
-  place = opened.segment->data();
-  return opened.segment;
+  segment->use_large_pages();
+  place = segment->data();
+  return segment;
 }
 
 }  // namespace trainrun

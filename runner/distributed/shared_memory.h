@@ -65,6 +65,9 @@ class SharedMemory {
   std::shared_ptr<SharedSegment> move_to_one(const std::vector<at::Tensor>& tensors, size_t more, char*& place,
                                              std::string& reason);
 
+  /// Zeros that all ranks map, to be used as they agree; null, and why. All ranks call it.
+  std::shared_ptr<SharedSegment> map_common(size_t bytes, std::string& reason);
+
   /// This rank has failed: whoever waits for it is told.
   void give_up() { counters_.give_up(); }
 
@@ -85,6 +88,7 @@ class SharedMemory {
   void require_same_call(const Piece& piece);
   void compute(const Piece& piece);
   void compute_in_common(const Piece& piece);
+  CommonSegment open_more(size_t bytes, const std::string& objection);
 
   c10::intrusive_ptr<c10d::Store> store_;
   int rank_;
@@ -95,6 +99,7 @@ class SharedMemory {
   size_t common_bytes_ = 0;                // of each rank
   std::deque<Piece> pending_;
   uint32_t number_ = 0;
+  int num_opened_ = 0;  // of further segments
 };
 
 }  // namespace trainrun

@@ -12,6 +12,7 @@
 #include <random>
 #include <sstream>
 #include <stdexcept>
+#include <utility>
 
 #include "runner/distributed/meeting.h"
 #include "runner/process/block_allocator.h"
@@ -26,6 +27,13 @@ constexpr int kCollapse = 25;
 /// Processes with the same one are in one machine and one container, where a process's number means the same to all,
 /// and 127.0.0.1, too.
 std::string own_machine() { return machine_name({"net", "pid"}); }
+
+/// The pages of this size that lie between the two in full: the first, and their bytes.
+std::pair<char*, size_t> whole_pages(char* begin, char* end, size_t page) {
+  char* const first = begin + (page - reinterpret_cast<uintptr_t>(begin) % page) % page;
+  char* const last = end - reinterpret_cast<uintptr_t>(end) % page;
+  return {first, first < last ? static_cast<size_t>(last - first) : 0};
+}
 
 [[noreturn]] void fail_with_errno(const std::string& what) {
   throw std::runtime_error(what + " (" + std::strerror(errno) + ")");
@@ -86,9 +94,14 @@ void SharedSegment::map() {
   data_ = static_cast<char*>(memory);
 }
 
-void SharedSegment::use_large_pages() const {
-  const size_t bytes = bytes_ / kHugePage * kHugePage;
-  if (bytes > 0 && ::madvise(data_, bytes, kPopulate) == 0) (void)::madvise(data_, bytes, kCollapse);
+void SharedSegment::use_large_pages(char* begin, char* end) {
+  const auto [first, bytes] = whole_pages(begin, end, kHugePage);
+  if (bytes > 0 && ::madvise(first, bytes, kPopulate) == 0) (void)::madvise(first, bytes, kCollapse);
+}
+
+void SharedSegment::let_go(char* begin, char* end) {
+  const auto [first, bytes] = whole_pages(begin, end, kPage);
+  if (bytes > 0) (void)::madvise(first, bytes, MADV_DONTNEED);
 }
 
 size_t SharedSegment::mapped_bytes() const { return (bytes_ + kPage - 1) / kPage * kPage + kPage; }
@@ -103,6 +116,12 @@ std::string SharedSegment::place() const {
   std::memcpy(&token, token_place(), sizeof token);
   return std::to_string(::getpid()) + " " + std::to_string(memory_file_.number()) + " " + std::to_string(token) + " " +
          own_machine();
+}
+
+void use_segment(c10::StorageImpl& storage, char* place, const std::shared_ptr<SharedSegment>& segment) {
+  auto* owner = new std::shared_ptr<SharedSegment>(segment);  // NOLINT(cppcoreguidelines-owning-memory): by DataPtr
+  const auto release = [](void* context) { delete static_cast<std::shared_ptr<SharedSegment>*>(context); };
+  storage.set_data_ptr_noswap(at::DataPtr(place, owner, release, storage.device()));
 }
 
 CommonSegment open_common(const c10::intrusive_ptr<c10d::Store>& store, const std::string& name, int rank,

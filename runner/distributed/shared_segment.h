@@ -1,5 +1,6 @@
 #pragma once
 
+#include <c10/core/StorageImpl.h>
 #include <c10/util/intrusive_ptr.h>
 
 #include <chrono>
@@ -35,7 +36,12 @@ class SharedSegment {
   size_t bytes() const { return bytes_; }
   /// Asks for pages of 2 MiB, so that a walk over it does not look up a page every 1,024 numbers. Only a hint: a kernel
   /// before 6.1 has no such call, and free memory may be in too many pieces.
-  void use_large_pages() const;
+  void use_large_pages() const { use_large_pages(data_, data_ + bytes_); }
+  /// The same, for those that lie in this stretch in full.
+  static void use_large_pages(char* begin, char* end);
+  /// Takes the pages that lie in this stretch in full from this process, so that it does not count them as its own. They
+  /// keep what they hold, and come back when they are touched.
+  static void let_go(char* begin, char* end);
 
  private:
   size_t mapped_bytes() const;
@@ -47,6 +53,9 @@ class SharedSegment {
   char* reserved_ = nullptr;  // addresses, more than are needed, so that `data_` can begin where a large page may
   char* data_ = nullptr;      // after it comes a page with a number that tells it from others
 };
+
+/// The storage's numbers lie at `place` from now on, in a segment that it keeps.
+void use_segment(c10::StorageImpl& storage, char* place, const std::shared_ptr<SharedSegment>& segment);
 
 /// A segment that all ranks have mapped; null, with the same reason on all ranks, where one of them cannot or will not.
 struct CommonSegment {

@@ -308,6 +308,27 @@ TEST_CASE("memory for all ranks begins where a large page may, and keeps its num
   }
 }
 
+TEST_CASE("memory that all ranks map keeps what each has written there, also once a rank has let it go") {
+  constexpr size_t kPart = (size_t{3} << 20) + 64;
+  check_all(3, [](SharedMemory& memory) -> std::string {
+    std::string reason;
+    if (memory.map_common(0, reason) || !contains(reason, "it is empty")) return "nothing was mapped";
+    const auto segment = memory.map_common(3 * kPart, reason);
+    if (!segment) return reason;
+    const auto part = [&](int rank) { return segment->data() + static_cast<size_t>(rank) * kPart; };
+    std::memset(part(memory.rank()), 'a' + memory.rank(), kPart);
+    memory.finish(memory.start_barrier());
+    if (memory.rank() == 0) SharedSegment::use_large_pages(part(0) + 1, part(2));
+    for (int round = 0; round < 2; ++round) {
+      SharedSegment::let_go(part(0) + round, part(3) - round);
+      for (int rank = 0; rank < 3; ++rank) {
+        if (std::count(part(rank), part(rank + 1), 'a' + rank) != kPart) return "another's part differs";
+      }
+    }
+    return "";
+  });
+}
+
 TEST_CASE("nothing is left of the ranks' common memory") {
   const TemporaryFolder folder;
   const auto named_before = std::distance(std::filesystem::directory_iterator("/dev/shm"), {});
