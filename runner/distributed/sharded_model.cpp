@@ -53,14 +53,14 @@ ShardedModel::ShardedModel(ProcessGroup& group, const Graph& graph, Tensors buff
     }
     group_.broadcast(tensors, "initial weights");
     const at::TensorOptions like = tensors[0].options().requires_grad(false);
-    unit.whole = pool_.empty(group.world_size() * unit.layout.shard_size, like).zero_();
+    unit.whole = at::empty({group.world_size() * unit.layout.shard_size}, like).zero_();
     unit.is_whole = true;
     for (size_t i = 0; i < tensors.size(); ++i) {
       const at::Tensor view = unit.view(unit.whole, i);
       view.copy_(tensors[i]);
       tensors[i].set_data(view);
     }
-    unit.shard = pool_.empty(unit.layout.shard_size, like);
+    unit.shard = at::empty({unit.layout.shard_size}, like);
     unit.pieces.resize(tensors.size());
     for (size_t i = 0; i < tensors.size(); ++i) {
       const auto [begin, length] = unit.layout.piece(i, tensors[i].numel(), group.rank());
@@ -112,7 +112,7 @@ void ShardedModel::start_gather(Unit& unit) {
   if (unit.is_whole) return;
   unit.is_whole = true;
   if (weights_ && weights_->map(unit)) return;
-  pool_.take_memory(unit.whole);
+  take_memory(unit.whole);
   unit.gathering = group_.start_all_gather(unit.whole, unit.shard, kParameters);
 }
 
@@ -199,10 +199,10 @@ void ShardedModel::before_backward(Unit& unit) {
 }
 
 /// Makes room for a unit's gradients, where kernels may write them.
-void ShardedModel::begin_gradient(Unit& unit) const {
+void ShardedModel::begin_gradient(Unit& unit) {
   if (unit.whole_gradient.defined() || unit.num_trainable == 0) return;
   const c10::AutoGradMode no_gradients(false);
-  unit.whole_gradient = pool_.empty(unit.whole.numel(), unit.shard.options());
+  unit.whole_gradient = at::empty({unit.whole.numel()}, unit.shard.options());
   unit.places.emplace();
   for (size_t i = 0; i < unit.parameters.size(); ++i) {
     unit.pieces[i].is_in_whole = false;
@@ -238,7 +238,7 @@ void ShardedModel::reduce(Unit& unit) {
   begin_gradient(unit);
   zero_rest(unit);
   unit.arriving = unit.next_gradient.defined() ? std::exchange(unit.next_gradient, {})
-                                               : pool_.empty(unit.layout.shard_size, unit.shard.options());
+                                               : at::empty({unit.layout.shard_size}, unit.shard.options());
   unit.reduction = group_.start_reduce_scatter(unit.arriving, unit.whole_gradient, kGradients);
   reducing_ = &unit;
 }

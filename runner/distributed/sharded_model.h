@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "registry/graph/passes.h"
-#include "runner/distributed/buffer_pool.h"
 #include "runner/distributed/parallel_model.h"
 #include "runner/distributed/process_group.h"
 #include "runner/distributed/shard_layout.h"
@@ -57,7 +56,7 @@ class ShardedModel : public ParallelModel {
   void after_forward(Unit& unit, Tensors& outputs);
   static void copy_views(const Unit& unit, Tensors& outputs);
   void before_backward(Unit& unit);
-  void begin_gradient(Unit& unit) const;
+  static void begin_gradient(Unit& unit);
   void take_gradient(Unit& unit, size_t parameter);
   static void drop_gradient(Unit& unit);
   static void zero_rest(Unit& unit);
@@ -67,7 +66,6 @@ class ShardedModel : public ParallelModel {
   std::pair<Unit*, size_t> find(const std::string& parameter) const;
 
   ProcessGroup& group_;
-  BufferPool pool_;
   Tensors buffers_;
   ShardingOptions options_;
   std::vector<std::unique_ptr<Unit>> units_;

@@ -39,10 +39,10 @@ def arguments_of(words: list | None) -> argparse.Namespace:
     parser.add_argument("--budget", type=seconds_of, metavar="TIME", help="start nothing that would end after this time: 25m, 2h; 0: print the JSON's table, measure nothing")
     parser.add_argument("--quick", action="store_true", help="one round of few steps, smaller batches: shows that the rows work, not how fast anything is")
     parser.add_argument("--json", type=pathlib.Path, default=runs.ROOT / "build" / "bench.json", help="the figures (default: build/bench.json)")
-    parser.add_argument("--write", action="store_true", help="write docs/performance.md and its plots from the JSON")
+    parser.add_argument("--write", action="store_true", help="write docs/performance.md (performance_avx2.md, where the processor has no AVX-512) and its plots from the JSON")
     parser.add_argument("--beside", nargs="+", type=pathlib.Path, default=[], metavar="JSON",
                         help="figures of earlier builds on a machine of this kind: rows that the table's own JSON lacks come from them, each with its date and build")
-    parser.add_argument("--page", type=pathlib.Path, default=runs.ROOT / "docs" / "performance.md", help=argparse.SUPPRESS)
+    parser.add_argument("--page", type=pathlib.Path, help=argparse.SUPPRESS)
     parser.add_argument("--ours", nargs="+", default=[], metavar="OVERRIDE", help="more of the recipes' values, for trainrun alone: training.convolutions=direct")
     parser.add_argument("--list", action="store_true", help="print the rows with their estimates, measure nothing")
     parser.add_argument("--setup", action="store_true", help="install Lightning and matplotlib into .deps/bench, measure nothing")
@@ -278,7 +278,7 @@ def report(arguments, found: dict) -> None:
     for what, why in found["left_out"].items():
         print(f"left out: {what}: {why}")
     if arguments.write:
-        for path in page.write(found, arguments.page, arguments.python):
+        for path in page.write(found, arguments.page or page.place_of(found), arguments.python):
             print(f"wrote {path}")
 
 

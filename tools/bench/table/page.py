@@ -8,7 +8,7 @@ from . import results, runs
 from .rows import all_rows
 
 HEAD = """\
-# How fast trainrun trains on a CPU
+# How fast trainrun trains on a CPU{without}
 
 <!-- Made by `tools/bench/all --write` from its JSON; edit tools/bench/table instead. -->
 
@@ -54,7 +54,9 @@ def ratio_text(row: dict, found: dict) -> str:
     if "ratio" not in found:
         return ""
     text = f"**{found['ratio']:.2f}** ({found['low']:.2f} to {found['high']:.2f}), {found['better']}"
-    return text + (f"; {found['rounds']} of {row['rounds']} rounds" if "cut" in row else "")
+    if "cut" in row:
+        return f"{text}; {found['rounds']} of {row['rounds']} rounds"
+    return text + ("; one round" if found["rounds"] == 1 else "")
 
 
 def measured_text(row: dict) -> str:
@@ -143,12 +145,26 @@ def rest_text(found: dict) -> str:
         "The whole takes hours: `--list` prints the rows with estimates, `--only` takes some of them, `--budget 25m` stops in time; what the JSON has is not measured again.\n"
 
 
+def usual_rounds(found: dict) -> int:
+    counts = [summary["rounds"] for row in found["rows"].values() if (summary := results.summary(row))]
+    return statistics.mode(counts) if counts else 0
+
+
+def has_avx512(found: dict) -> bool:
+    return "avx512f" in found["machine"]["features"]
+
+
+def place_of(found: dict) -> pathlib.Path:
+    """Each kind of machine has a page of its own, as its figures have a JSON of their own."""
+    return runs.ROOT / "docs" / ("performance.md" if has_avx512(found) else "performance_avx2.md")
+
+
 def text_of(found: dict, plots: dict[str, str]) -> str:
     groups: dict[str, dict] = {}
     for name, row in found["rows"].items():
         groups.setdefault(row["group"], {})[name] = row
     loads = [run["load"] for row in found["rows"].values() for run in row["runs"]] or [0]
-    text = HEAD + machine_text(found)
+    text = HEAD.format(without="" if has_avx512(found) else " without AVX-512") + machine_text(found)
     if found["quick"]:
         text += "**These are figures of `--quick`: one round of a few steps with small batches. They show that the tool works, not how fast anything is.**\n\n"
     lost = results.losing(found)
@@ -157,7 +173,7 @@ def text_of(found: dict, plots: dict[str, str]) -> str:
     growth = {name: rows for name, rows in groups.items() if name.startswith("growth")}
     if growth:
         text += "## Growth\n\n" + "".join(growth_text(name, rows, plots.get(name.removeprefix("growth: "))) for name, rows in growth.items())
-    text += HOW.format(rounds=results.rounds_text(max((row["rounds"] for row in found["rows"].values()), default=0)), load=f"{min(loads):.1f} to {max(loads):.1f}")
+    text += HOW.format(rounds=results.rounds_text(usual_rounds(found)), load=f"{min(loads):.1f} to {max(loads):.1f}")
     return text + rest_text(found)
 
 

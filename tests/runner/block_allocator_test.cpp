@@ -1,5 +1,7 @@
-#include "runner/distributed/buffer_pool.h"
+#include "runner/process/block_allocator.h"
 
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/sum.h>
 
 #include <cstdint>
@@ -24,25 +26,30 @@ int64_t address_space() {
   return 0;
 }
 
-std::vector<at::Tensor> taken(const BufferPool& pool, const std::vector<int64_t>& bytes) {
+at::Tensor numbers_of(int64_t bytes) { return at::empty({bytes / 8}, at::kLong); }
+
+std::vector<at::Tensor> taken(const std::vector<int64_t>& bytes) {
   std::vector<at::Tensor> tensors;
-  for (const int64_t each : bytes) tensors.push_back(pool.empty(each, at::kByte));
+  for (const int64_t each : bytes) tensors.push_back(numbers_of(each));
   return tensors;
 }
 
 }  // namespace
 
-TEST_CASE("buffers of any sizes are used again, and with those in use take no more than ever was in use") {
-  const BufferPool pool;
+TEST_CASE("blocks of any sizes are used again, and with those in use take hardly more than ever was in use") {
+  reuse_large_blocks(kLargeShardedTensor);
   const std::vector<int64_t> sizes = {2 * kMiB, 4 * kMiB, 8 * kMiB, 16 * kMiB, 32 * kMiB, 48 * kMiB};
-  for (at::Tensor& tensor : taken(pool, sizes)) tensor.fill_(1);
-  for (const at::Tensor& tensor : taken(pool, {sizes.rbegin(), sizes.rend()})) {
+  for (at::Tensor& tensor : taken(sizes)) tensor.fill_(1);
+  for (const at::Tensor& tensor : taken({sizes.rbegin(), sizes.rend()})) {
     CHECK(tensor.numel() == at::sum(tensor).item<int64_t>());  // new memory is zeros
   }
 
   const int64_t before = address_space();  // all 110 MiB are free
-  const at::Tensor larger = pool.empty(96 * kMiB, at::kByte);
-  CHECK(address_space() <= before + kMiB);
+  const at::Tensor larger = numbers_of(96 * kMiB);
+  CHECK(address_space() <= before + 110 * kMiB / 16);
+
+  return_free_memory();
+  CHECK(address_space() <= before - 10 * kMiB);
 }
 
 }  // namespace trainrun::test
