@@ -47,8 +47,11 @@ std::unique_ptr<SharedWeights> SharedWeights::open(ProcessGroup& group,
     char* const end = unit->place + whole_bytes(*unit, group.world_size());
     if (shard_bytes(*unit) >= kLargeShard && group.is_main()) SharedSegment::use_large_pages(unit->place, end);
   }
-  if (bytes <= kMostMapped) segment->use_large_pages();
-  if (bytes > kMostMapped) SharedSegment::let_go(segment->data(), place);
+  if (bytes <= kMostMapped) {
+    segment->use_large_pages();
+  } else {
+    SharedSegment::let_go(segment->data(), place);
+  }
   return std::unique_ptr<SharedWeights>(new SharedWeights(group, std::move(segment)));  // NOLINT: a private constructor
 }
 

@@ -5,8 +5,8 @@ import pathlib
 import subprocess
 
 import pytest
-from safetensors.torch import load_file
 
+from tests.checkpoint_tensors import tensors_of
 from tests.program import CALLED
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -23,14 +23,6 @@ def train(folder: pathlib.Path, *overrides: str, gloo: bool = False) -> str:
     done = subprocess.run([CALLED, *JOB, *overrides, f"output_dir={folder}"], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
-
-
-def tensors_of(folder: pathlib.Path) -> dict:
-    """Of every checkpoint, by file and name."""
-    found = {}
-    for path in sorted(folder.glob("checkpoints/step-*/*.safetensors")):
-        found |= {f"{path.parent.name}/{path.name}: {name}": tensor for name, tensor in load_file(path).items()}
-    return found
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)

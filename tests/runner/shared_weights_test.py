@@ -10,8 +10,8 @@ import subprocess
 import time
 
 import pytest
-from safetensors.torch import load_file
 
+from tests.checkpoint_tensors import tensors_of
 from tests.program import BINARY, CALLED
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -35,14 +35,6 @@ def start(folder: pathlib.Path, *overrides: str, gloo: bool = False, program: st
 def end(job: subprocess.Popen) -> None:
     said, _ = job.communicate(timeout=300)
     assert job.returncode == 0, said
-
-
-def tensors_of(folder: pathlib.Path) -> dict:
-    """Of every checkpoint, by file and name."""
-    found = {}
-    for path in sorted(folder.glob("checkpoints/step-*/*.safetensors")):
-        found |= {f"{path.parent.name}/{path.name}: {name}": tensor for name, tensor in load_file(path).items()}
-    return found
 
 
 def evaluations_of(folder: pathlib.Path) -> list[dict]:
