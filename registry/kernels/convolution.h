@@ -7,23 +7,26 @@
 
 namespace trainrun::kernels {
 
-/// What decides who computes a two-dimensional convolution of stride 1, without dilation and groups.
+/// What decides who computes a two-dimensional convolution of stride 1 or 2 (of both dimensions), without dilation and
+/// groups.
 struct ConvolutionSizes {
   int64_t channels, filters;
   int64_t kernel_height, kernel_width;
+  int64_t stride;
   int64_t out_height, out_width;
   int64_t images = 0;  // 0: not known yet; there are enough
 };
 
 /// Whether Winograd's algorithm is quicker than oneDNN's direct one on this processor: a rule of the sizes alone, so that
-/// a job computes the same on every start. From measurements on AMD's Zen 4 (tools/bench/convolutions.cpp).
+/// a job computes the same on every start. From measurements on AMD's Zen 4, of stride 2 on Zen 3 with AVX2, the only
+/// instructions for which it was measured (tools/bench/convolutions.cpp).
 bool winograd_pays(const ConvolutionSizes& sizes, bool is_bfloat16);
 
-/// conv2d(x, weight, bias, 1, padding) of x [N, C, H, W] and weight [K, C, taps, taps]; `bias` [K] may be undefined.
+/// conv2d(x, weight, bias, stride, padding) of x [N, C, H, W] and weight [K, C, taps, taps]; `bias` [K] may be undefined.
 /// Computed by Winograd's algorithm (winograd.h, which says how exactly) where it pays and x is a plain CPU tensor of
 /// float32, or of what autocast makes bfloat16: the weights, their gradients and all sums stay float32 then. The output
 /// has the memory format that ATen's would have, on which random draws depend. Otherwise, and for derivatives of second and higher order, ATen's conv2d computes it.
-at::Tensor fast_conv2d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+at::Tensor fast_conv2d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, int64_t stride,
                        std::array<int64_t, 2> padding);
 
 /// Whether a convolution of 1x1 of any stride is quicker as one product of matrices than by oneDNN on this processor: a

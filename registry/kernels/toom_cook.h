@@ -23,8 +23,16 @@ struct TileMatrix {
 template <int kSide>
 struct ToomCookPoints;
 template <>
+struct ToomCookPoints<3> {
+  static constexpr double at[] = {1, -1};
+};
+template <>
 struct ToomCookPoints<4> {
   static constexpr double at[] = {0, 1, -1};
+};
+template <>
+struct ToomCookPoints<5> {
+  static constexpr double at[] = {.5, -.5, 1, -1};
 };
 template <>
 struct ToomCookPoints<6> {
@@ -102,6 +110,53 @@ class ToomCook {
   static constexpr auto output = matrix<false>(powers<kOutputs>(false));          // kOutputs x side
   static constexpr auto output_gradient = matrix<true>(powers<kOutputs>(false));  // output transposed
   static constexpr auto input_gradient = matrix<false>(polynomials());            // input transposed
+};
+
+/// The same for sums whose inputs begin two apart, and three taps. The outer taps meet the even inputs only, like two taps
+/// of stride 1: kOutputs + 1 multiplications. The middle one meets the odd inputs: kOutputs multiplications.
+template <int kOutputs>
+class StridedToomCook {
+ public:
+  static constexpr int side = 2 * kOutputs + 1;
+
+ private:
+  using OfOuter = ToomCook<kOutputs, 2>;
+  using OfOuterFilters = ToomCook<2, kOutputs>;
+
+  /// The rows of `outer`, whose columns lie kOuterStep apart, and one row for each odd input k, with a 1 in column
+  /// kStep * k + kFirst.
+  template <int kCols, int kStep, int kFirst, int kOuterStep, class Outer>
+  static constexpr auto expanding(const Outer& outer) {
+    TileMatrix<true, side, kCols> out;
+    for (int i = 0; i < OfOuter::side; ++i) {
+      out.paired[i] = outer.paired[i];
+      for (int j = 0; j < Outer::cols; ++j) out.at[i][kOuterStep * j] = outer.at[i][j];
+    }
+    for (int k = 0; k < kOutputs; ++k) out.at[OfOuter::side + k][kStep * k + kFirst] = 1;
+    return out;
+  }
+  template <int kRows, int kCols>
+  static constexpr auto transposed(const TileMatrix<true, kRows, kCols>& of) {
+    TileMatrix<false, kCols, kRows> out;
+    for (int i = 0; i < kRows; ++i) {
+      out.paired[i] = of.paired[i];
+      for (int j = 0; j < kCols; ++j) out.at[j][i] = of.at[i][j];
+    }
+    return out;
+  }
+
+ public:
+  static constexpr auto input = expanding<side, 2, 1, 2>(OfOuter::input);
+  static constexpr auto filter = expanding<3, 0, 1, 2>(OfOuter::filter);
+  static constexpr auto output_gradient = expanding<kOutputs, 1, 0, 1>(OfOuter::output_gradient);
+  static constexpr auto output = transposed(output_gradient);
+  static constexpr auto input_gradient = transposed(input);
+  /// Of the gradient of the filters, which is as many sums of kOutputs products each, over the same points.
+  struct OfFilters {
+    static constexpr int side = StridedToomCook::side;
+    static constexpr auto filter = expanding<kOutputs, 1, 0, 1>(OfOuterFilters::filter);
+    static constexpr auto output = transposed(expanding<3, 0, 1, 2>(OfOuterFilters::output_gradient));
+  };
 };
 
 }  // namespace

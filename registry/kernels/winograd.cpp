@@ -18,18 +18,26 @@ constexpr int64_t kLanesPadding = 16;                // keeps rows off each othe
 constexpr int64_t kSumsInCache = int64_t{10} << 20;  // bytes of sums of filters' gradients, in the L3 cache
 constexpr int64_t kSumsOfEach = int64_t{3} << 20;    // bytes of them that each thread may have for itself
 
-int64_t outputs_of(WinogradTile tile) {
+struct TileSizes {
+  int64_t outputs, taps, stride;
+  int64_t side() const { return stride * (outputs - 1) + taps; }  // of the input that it reads, and of its points
+};
+
+TileSizes sizes_of(WinogradTile tile) {
   switch (tile) {
     case WinogradTile::kOutputs2Taps3:
-      return 2;
+      return {2, 3, 1};
     case WinogradTile::kOutputs4Taps3:
-      return 4;
+      return {4, 3, 1};
     case WinogradTile::kOutputs3Taps5:
-      return 3;
+      return {3, 5, 1};
+    case WinogradTile::kStrided2Taps3:
+      return {2, 3, 2};
+    case WinogradTile::kStrided4Taps3:
+      return {4, 3, 2};
   }
   throw Error("no such tile");
 }
-int64_t taps_of(WinogradTile tile) { return tile == WinogradTile::kOutputs3Taps5 ? 5 : 3; }
 int64_t divided_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t whole_lanes(int64_t channels) { return divided_up(channels, 16) * 16; }
 
@@ -41,27 +49,31 @@ at::Tensor floats(int64_t count) { return at::empty({count}, at::kFloat); }
 }  // namespace
 
 double winograd_work(WinogradTile tile, int64_t out_height, int64_t out_width) {
-  const int64_t m = outputs_of(tile), side = m + taps_of(tile) - 1;
-  const auto products = static_cast<double>(divided_up(out_height, m) * divided_up(out_width, m) * side * side);
-  return products / static_cast<double>(out_height * out_width * taps_of(tile) * taps_of(tile));
+  const TileSizes of = sizes_of(tile);
+  const int64_t tiles = divided_up(out_height, of.outputs) * divided_up(out_width, of.outputs);
+  return static_cast<double>(tiles * of.side() * of.side()) /
+         static_cast<double>(out_height * out_width * of.taps * of.taps);
 }
 
-std::optional<WinogradTile> best_winograd_tile(int64_t taps, int64_t out_height, int64_t out_width) {
-  if (taps == 5) return WinogradTile::kOutputs3Taps5;
-  if (taps != 3) return std::nullopt;
+std::optional<WinogradTile> best_winograd_tile(int64_t taps, int64_t stride, int64_t out_height, int64_t out_width) {
+  if (taps == 5 && stride == 1) return WinogradTile::kOutputs3Taps5;
+  if (taps != 3 || stride < 1 || stride > 2) return std::nullopt;
+  const WinogradTile small = stride == 1 ? WinogradTile::kOutputs2Taps3 : WinogradTile::kStrided2Taps3;
+  const WinogradTile large = stride == 1 ? WinogradTile::kOutputs4Taps3 : WinogradTile::kStrided4Taps3;
   const auto work = [&](WinogradTile tile) { return winograd_work(tile, out_height, out_width); };
-  return work(WinogradTile::kOutputs2Taps3) < work(WinogradTile::kOutputs4Taps3) ? WinogradTile::kOutputs2Taps3
-                                                                                 : WinogradTile::kOutputs4Taps3;
+  return work(small) < work(large) ? small : large;
 }
 
-Winograd::Winograd(at::IntArrayRef x, at::IntArrayRef weight, std::array<int64_t, 2> padding, bool is_bfloat16,
-                   std::optional<WinogradTile> tile, CpuPath path)
+Winograd::Winograd(at::IntArrayRef x, at::IntArrayRef weight, int64_t stride, std::array<int64_t, 2> padding,
+                   bool is_bfloat16, std::optional<WinogradTile> tile, CpuPath path)
     : path_(path) {
   const int64_t taps = weight[2];
-  const int64_t out_height = x[2] + 2 * padding[0] - taps + 1, out_width = x[3] + 2 * padding[1] - taps + 1;
-  if (!tile) tile = best_winograd_tile(taps, out_height, out_width);
-  if (!tile || taps_of(*tile) != taps || weight[3] != taps) throw Error("no tile fits this convolution");
-  const int64_t m = outputs_of(*tile);
+  const auto outputs = [&](size_t dim) { return (x[dim + 2] + 2 * padding[dim] - taps) / stride + 1; };
+  const int64_t out_height = outputs(0), out_width = outputs(1);
+  if (!tile) tile = best_winograd_tile(taps, stride, out_height, out_width);
+  if (!tile || weight[3] != taps) throw Error("no tile fits this convolution");
+  const TileSizes of = sizes_of(*tile);
+  if (of.taps != taps || of.stride != stride) throw Error("the tile does not fit this convolution");
   shape_ = {*tile,
             is_bfloat16,
             x[0],
@@ -73,14 +85,11 @@ Winograd::Winograd(at::IntArrayRef x, at::IntArrayRef weight, std::array<int64_t
             out_width,
             padding[0],
             padding[1],
-            divided_up(out_height, m),
-            divided_up(out_width, m)};
+            divided_up(out_height, of.outputs),
+            divided_up(out_width, of.outputs)};
 }
 
-int64_t Winograd::points() const {
-  const int64_t side = outputs_of(shape_.tile) + taps_of(shape_.tile) - 1;
-  return side * side;
-}
+int64_t Winograd::points() const { return sizes_of(shape_.tile).side() * sizes_of(shape_.tile).side(); }
 
 /// Memory for the expanded tiles of a block.
 class Winograd::Points {
@@ -181,7 +190,7 @@ void Winograd::convolve_many(bool backward, const void* from, const float* weigh
 }
 
 at::Tensor Winograd::filter_gradient(const at::Tensor& x, const at::Tensor& grad_y) const {
-  const int64_t taps = taps_of(shape_.tile), threads = at::get_num_threads();
+  const int64_t taps = sizes_of(shape_.tile).taps, threads = at::get_num_threads();
   const int64_t panels = divided_up(shape_.channels, kPanel);
   const std::vector<int64_t> sizes = {shape_.filters, shape_.channels, taps, taps};
   const int64_t sums = points() * panels * kPanel * divided_up(shape_.filters, kWinogradGroup) * kWinogradGroup;

@@ -12,16 +12,16 @@
 
 namespace trainrun::kernels {
 
-/// A convolution of stride 1 by Winograd's algorithm, without autograd: a third to two fifths of the multiplications that
-/// its definition takes. Sums are in another order and through other numbers than oneDNN's: against float64, the rms error
-/// of outputs and of the input's gradient is up to 3 times oneDNN's, of the filters' gradient up to 10 times
-/// (tests/registry/winograd_test.cpp). An infinity or NaN in the input reaches all outputs of its tile. The result
-/// depends on the number of threads as far as sums over tiles are divided among them.
+/// A convolution by Winograd's algorithm, without autograd: of stride 1 a third to two fifths of the multiplications that
+/// its definition takes, of stride 2 nine sixteenths. Sums are in another order and through other numbers than oneDNN's:
+/// against float64, the rms error of outputs and of the input's gradient is up to 3 times oneDNN's, of the filters'
+/// gradient up to 10 times (tests/registry/winograd_test.cpp). An infinity or NaN in the input reaches all outputs of its
+/// tile. The result depends on the number of threads as far as sums over tiles are divided among them.
 /// Source: Lavin and Gray 2016, "Fast Algorithms for Convolutional Neural Networks".
 class Winograd {
  public:
   /// Of x [N, C, H, W] and weights [K, C, taps, taps] as these are. `tile`: null for the one that multiplies least.
-  Winograd(at::IntArrayRef x, at::IntArrayRef weight, std::array<int64_t, 2> padding, bool is_bfloat16,
+  Winograd(at::IntArrayRef x, at::IntArrayRef weight, int64_t stride, std::array<int64_t, 2> padding, bool is_bfloat16,
            std::optional<WinogradTile> tile, CpuPath path);
 
   /// x and what is returned are channels_last, of float32 or bfloat16; weights and bias (or an undefined tensor) are
@@ -50,9 +50,10 @@ class Winograd {
   CpuPath path_;
 };
 
-/// How many multiplications a tile's algorithm takes for each that the definition takes: 0.25 at best for 3x3.
+/// How many multiplications a tile's algorithm takes for each that the definition takes: at best 0.25 for 3x3, and 0.56
+/// where its stride is 2.
 double winograd_work(WinogradTile tile, int64_t out_height, int64_t out_width);
-/// The one that multiplies least, for square filters of 3 or 5 taps; null for others.
-std::optional<WinogradTile> best_winograd_tile(int64_t taps, int64_t out_height, int64_t out_width);
+/// The one that multiplies least, for square filters of 3 or 5 taps, of 3 also with a stride of 2; null for others.
+std::optional<WinogradTile> best_winograd_tile(int64_t taps, int64_t stride, int64_t out_height, int64_t out_width);
 
 }  // namespace trainrun::kernels

@@ -14,10 +14,22 @@ template <int kOutputs, int kTaps>
 struct Tile {
   static constexpr int outputs = kOutputs;
   static constexpr int taps = kTaps;
-  static constexpr int side = kOutputs + kTaps - 1;
-  static constexpr int points = side * side;
+  static constexpr int stride = 1;
   using Forward = ToomCook<kOutputs, kTaps>;
   using OfFilters = ToomCook<kTaps, kOutputs>;  // the gradient of the filters: taps x taps sums of outputs x outputs
+  static constexpr int side = Forward::side;
+  static constexpr int points = side * side;
+};
+
+template <int kOutputs>
+struct StridedTile {
+  static constexpr int outputs = kOutputs;
+  static constexpr int taps = 3;
+  static constexpr int stride = 2;
+  using Forward = StridedToomCook<kOutputs>;
+  using OfFilters = typename Forward::OfFilters;
+  static constexpr int side = Forward::side;
+  static constexpr int points = side * side;
 };
 
 template <class Call>
@@ -25,6 +37,8 @@ inline void with_tile(WinogradTile tile, const Call& call) {
   if (tile == WinogradTile::kOutputs2Taps3) call(Tile<2, 3>{});
   if (tile == WinogradTile::kOutputs4Taps3) call(Tile<4, 3>{});
   if (tile == WinogradTile::kOutputs3Taps5) call(Tile<3, 5>{});
+  if (tile == WinogradTile::kStrided2Taps3) call(StridedTile<2>{});
+  if (tile == WinogradTile::kStrided4Taps3) call(StridedTile<4>{});
 }
 
 // --- transforms, of kLanes channels at a time
@@ -117,13 +131,14 @@ struct Grid {
   }
 };
 
-template <int kOutputs>
+template <class OfTile>
 Grid input_grid(const WinogradShape& s) {
-  return {s.in_height, s.in_width, s.channels, s.tiles_high, s.tiles_wide, kOutputs, s.padding_height, s.padding_width};
+  constexpr int64_t kStep = OfTile::outputs * OfTile::stride;
+  return {s.in_height, s.in_width, s.channels, s.tiles_high, s.tiles_wide, kStep, s.padding_height, s.padding_width};
 }
-template <int kOutputs>
+template <class OfTile>
 Grid output_grid(const WinogradShape& s) {
-  return {s.out_height, s.out_width, s.filters, s.tiles_high, s.tiles_wide, kOutputs, 0, 0};
+  return {s.out_height, s.out_width, s.filters, s.tiles_high, s.tiles_wide, OfTile::outputs, 0, 0};
 }
 
 /// Zeros in place of the channels of a pixel outside of the image.
@@ -158,7 +173,7 @@ template <class OfTile, bool kBackward, class T>
 void put_outputs(const WinogradShape& s, const float* sums, int64_t sums_step, const float* bias, WinogradTiles tiles,
                  int64_t first_output, T* to) {
   constexpr int kSize = kBackward ? OfTile::side : OfTile::outputs;
-  const Grid grid = kBackward ? input_grid<OfTile::outputs>(s) : output_grid<OfTile::outputs>(s);
+  const Grid grid = kBackward ? input_grid<OfTile>(s) : output_grid<OfTile>(s);
   const int64_t width = grid.channels - first_output < kPanel ? grid.channels - first_output : kPanel;
   const int64_t tiles_of_image = s.tiles_high * s.tiles_wide;
   const int64_t pixels_of_image = grid.height * grid.width;
@@ -223,11 +238,11 @@ void winograd_expand(const WinogradShape& shape, WinogradExpansion what, const v
     with_type(shape.is_bfloat16, [&](auto type) {
       const auto* const from = static_cast<const decltype(type)*>(image) + first_channel;
       if (what == WinogradExpansion::kInput) {
-        expand<OfTile::Forward::input>(from, input_grid<OfTile::outputs>(shape), tiles, channels, to);
+        expand<OfTile::Forward::input>(from, input_grid<OfTile>(shape), tiles, channels, to);
       } else if (what == WinogradExpansion::kGradientForInput) {
-        expand<OfTile::Forward::output_gradient>(from, output_grid<OfTile::outputs>(shape), tiles, channels, to);
+        expand<OfTile::Forward::output_gradient>(from, output_grid<OfTile>(shape), tiles, channels, to);
       } else {
-        expand<OfTile::OfFilters::filter>(from, output_grid<OfTile::outputs>(shape), tiles, channels, to);
+        expand<OfTile::OfFilters::filter>(from, output_grid<OfTile>(shape), tiles, channels, to);
       }
     });
   });

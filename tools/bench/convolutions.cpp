@@ -30,7 +30,7 @@ constexpr auto kLast = at::MemoryFormat::ChannelsLast;
 enum Pass { kForward, kInputGradient, kFilterGradient };
 
 struct Shape {
-  int64_t images, channels, filters, size, taps, padding;
+  int64_t images, channels, filters, size, taps, padding, stride = 1;
 };
 
 struct Contender {
@@ -38,11 +38,12 @@ struct Contender {
   std::function<at::Tensor(Pass)> run;
 };
 
-at::Tensor by_definition(Pass pass, const at::Tensor& x, const at::Tensor& w, const at::Tensor& grad_y, int64_t pad) {
-  const std::vector<int64_t> one{1, 1}, padding{pad, pad}, zero{0, 0};
-  if (pass == kForward) return at::convolution(x, w, {}, one, padding, one, false, zero, 1);
+at::Tensor by_definition(Pass pass, const at::Tensor& x, const at::Tensor& w, const at::Tensor& grad_y,
+                         const Shape& s) {
+  const std::vector<int64_t> one{1, 1}, steps{s.stride, s.stride}, padding{s.padding, s.padding}, zero{0, 0};
+  if (pass == kForward) return at::convolution(x, w, {}, steps, padding, one, false, zero, 1);
   const auto [grad_x, grad_w, grad_b] =
-      at::convolution_backward(grad_y, x, w, c10::nullopt, one, padding, one, false, zero, 1,
+      at::convolution_backward(grad_y, x, w, c10::nullopt, steps, padding, one, false, zero, 1,
                                {pass == kInputGradient, pass == kFilterGradient, false});
   return pass == kInputGradient ? grad_x : grad_w;
 }
@@ -50,29 +51,32 @@ at::Tensor by_definition(Pass pass, const at::Tensor& x, const at::Tensor& w, co
 double rms(const at::Tensor& x) { return x.to(at::kDouble).square().mean().sqrt().item<double>(); }
 
 void measure(const Shape& s, at::ScalarType type, int rounds, CpuPath path) {
-  const int64_t out = s.size + 2 * s.padding - s.taps + 1;
+  const int64_t out = (s.size + 2 * s.padding - s.taps) / s.stride + 1;
   const double spread = std::sqrt(2.0 / static_cast<double>(s.channels * s.taps * s.taps));
   const at::Tensor x = at::randn({s.images, s.channels, s.size, s.size}).relu().to(type).contiguous(kLast);
   const at::Tensor w = at::randn({s.filters, s.channels, s.taps, s.taps}) * spread;
   const at::Tensor grad_y = at::randn({s.images, s.filters, out, out}).to(type).contiguous(kLast);
   const at::Tensor stored = w.to(type).contiguous(kLast);
-  std::vector<Contender> all = {
-      {"oneDNN", [&](Pass pass) { return by_definition(pass, x, stored, grad_y, s.padding); }}};
+  std::vector<Contender> all = {{"oneDNN", [&](Pass pass) { return by_definition(pass, x, stored, grad_y, s); }}};
   const auto add = [&](const std::string& name, WinogradTile tile) {
     all.push_back({name, [&, tile](Pass pass) {
-                     const Winograd winograd(x.sizes(), w.sizes(), {s.padding, s.padding}, type == at::kBFloat16, tile,
-                                             path);
+                     const Winograd winograd(x.sizes(), w.sizes(), s.stride, {s.padding, s.padding},
+                                             type == at::kBFloat16, tile, path);
                      return pass == kForward         ? winograd.forward(x, w, {})
                             : pass == kInputGradient ? winograd.input_gradient(grad_y, w)
                                                      : winograd.filter_gradient(x, grad_y);
                    }});
   };
-  if (s.taps == 3) add("F(2x2,3x3)", WinogradTile::kOutputs2Taps3);
-  if (s.taps == 3) add("F(4x4,3x3)", WinogradTile::kOutputs4Taps3);
+  if (s.taps == 3 && s.stride == 1) {
+    add("F(2x2,3x3)", WinogradTile::kOutputs2Taps3);
+    add("F(4x4,3x3)", WinogradTile::kOutputs4Taps3);
+  } else if (s.taps == 3) {
+    add("F(2x2,3x3/2)", WinogradTile::kStrided2Taps3);
+    add("F(4x4,3x3/2)", WinogradTile::kStrided4Taps3);
+  }
   if (s.taps == 5) add("F(3x3,5x5)", WinogradTile::kOutputs3Taps5);
   for (const Pass pass : {kForward, kInputGradient, kFilterGradient}) {
-    const at::Tensor exact =
-        by_definition(pass, x.to(at::kDouble), w.to(at::kDouble), grad_y.to(at::kDouble), s.padding);
+    const at::Tensor exact = by_definition(pass, x.to(at::kDouble), w.to(at::kDouble), grad_y.to(at::kDouble), s);
     std::vector<double> errors, times(all.size(), 1e9);
     for (const Contender& one : all) errors.push_back(rms(one.run(pass).to(at::kDouble) - exact) / rms(exact));
     for (int round = 0; round < rounds; ++round) {
@@ -82,8 +86,8 @@ void measure(const Shape& s, at::ScalarType type, int rounds, CpuPath path) {
         times[i] = std::min(times[i], cpu_milliseconds() - start);
       }
     }
-    std::printf("%4ld x %3ld channels, %2ld x %2ld, batch %3ld, %ldx%ld, %-18s", s.channels, s.filters, s.size, s.size,
-                s.images, s.taps, s.taps,
+    std::printf("%4ld x %3ld channels, %2ld x %2ld, batch %3ld, %ldx%ld/%ld, %-18s", s.channels, s.filters, s.size,
+                s.size, s.images, s.taps, s.taps, s.stride,
                 pass == kForward         ? "forward"
                 : pass == kInputGradient ? "input's gradient"
                                          : "filters' gradient");
@@ -116,7 +120,12 @@ int main(int argc, char** argv) {
                                                {128, 32, 32, 32, 3, 1},
                                                {128, 32, 64, 14, 3, 1},
                                                {64, 512, 512, 2, 3, 1},
-                                               {64, 512, 256, 13, 5, 0}}) {
+                                               {64, 512, 256, 13, 5, 0},
+                                               {128, 64, 128, 32, 3, 1, 2},
+                                               {64, 128, 128, 16, 3, 1, 2},
+                                               {64, 256, 256, 8, 3, 1, 2},
+                                               {64, 512, 512, 4, 3, 1, 2},
+                                               {16, 32, 64, 64, 3, 1, 2}}) {
     measure(shape, type, rounds, path);
   }
 }

@@ -29,17 +29,20 @@ class KernelConvolution : public Operation {
 
 }  // namespace
 
-std::optional<std::array<int64_t, 2>> unit_convolution_padding(const GraphNode& node) {
+std::optional<std::array<int64_t, 2>> plain_convolution_padding(const GraphNode& node) {
   const auto* conv = node.options<Convolution<2, false>>();
-  if (!conv || !is_one(conv->stride) || !is_one(conv->dilation) || conv->groups != 1 || conv->padding_mode != "zeros") {
-    return std::nullopt;
-  }
+  if (!conv || !is_one(conv->dilation) || conv->groups != 1 || conv->padding_mode != "zeros") return std::nullopt;
   if (const auto* sizes = std::get_if<Sizes<2>>(&conv->padding)) return std::array{(*sizes)[0], (*sizes)[1]};
   if (std::get<std::string>(conv->padding) != "same") return std::array<int64_t, 2>{0, 0};
   for (const size_t dim : {0, 1}) {
     if (conv->kernel_size[dim] % 2 == 0) return std::nullopt;  // more is added on one side than on the other
   }
   return std::array{conv->kernel_size[0] / 2, conv->kernel_size[1] / 2};
+}
+
+std::optional<std::array<int64_t, 2>> unit_convolution_padding(const GraphNode& node) {
+  const auto* conv = node.options<Convolution<2, false>>();
+  return conv && is_one(conv->stride) ? plain_convolution_padding(node) : std::nullopt;
 }
 
 std::shared_ptr<const Operation> convolution_by(const Layer& conv, ConvolutionKernel kernel) {

@@ -10,8 +10,10 @@
 
 namespace trainrun {
 
-/// The padding, height before width, of a Conv2d that goes over its image point by point: of stride and dilation 1, one
-/// group, and zeros around the image. Nothing for other layers.
+/// The padding, height before width, of a Conv2d of dilation 1 and one group, with zeros around the image, as many on both
+/// sides. Nothing for other layers.
+std::optional<std::array<int64_t, 2>> plain_convolution_padding(const GraphNode& node);
+/// The same of one that goes over its image point by point: of stride 1.
 std::optional<std::array<int64_t, 2>> unit_convolution_padding(const GraphNode& node);
 
 /// Computes a convolution from x, the weight and the bias, which may be undefined, and what follows it in a fusion.
