@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "runner/device/control_group.h"
+#include "runner/process/passive_waiting.h"
 #include "runner/process/torch_settings.h"
 
 namespace trainrun {
@@ -52,6 +53,7 @@ void set_num_threads(const NumThreads& wanted, int64_t flops) {
 }
 
 Waiting thread_waiting() {
+  if (waits_are_watched()) return {false, "passively, after 16000 turns, or 1000 while others want the CPUs"};
   const std::string policy = variable("OMP_WAIT_POLICY");
   const std::string turns = variable("GOMP_SPINCOUNT");
   const bool passive = policy == "passive" || policy == "PASSIVE";

@@ -1,4 +1,5 @@
-// Lets the threads of OpenMP that have nothing to do sleep after some tens of microseconds.
+// Lets the threads of OpenMP that have nothing to do sleep after some tenths of a millisecond, and much sooner while
+// others want their CPUs (wait_watch.h).
 //
 // Those of libgomp, which LibTorch computes with, otherwise turn in a loop for milliseconds, and where others use the
 // machine too they take the CPUs from the threads they wait for: small models train 14 to 45 times slower. libgomp
@@ -14,6 +15,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
+#include <system_error>
+
+#include "runner/process/wait_watch.h"
 
 namespace trainrun {
 namespace {
@@ -23,8 +27,11 @@ constexpr const char* kTurns = "GOMP_SPINCOUNT";
 
 // NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables): a constructor of a library asks, without an argument
 char passive[] = "passive";
-char few_turns[] = "2000";  // 30 to 100 microseconds
-enum class Answer { kNoJob, kUsersOwn, kPassive, kNoMore } answer = Answer::kNoJob;
+char few_turns[] = "2000";    // 30 to 100 microseconds
+char active[] = "active";     // for the number of turns while the watch holds surplus threads: 1,000, not 100
+char many_turns[] = "16000";  // 0.3 to 0.7 milliseconds: several times as long as waking a thread of a virtual machine
+enum class Answer { kNoJob, kUsersOwn, kPassive, kWatched, kNoMore } answer = Answer::kNoJob;
+bool is_watched = false;
 bool openmp_asked = false;
 char** own_arguments = nullptr;
 // NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
@@ -63,13 +70,22 @@ __attribute__((no_sanitize("address", "undefined"))) void wait_passively(int arg
       return;
     }
   }
-  if (may_train(argc, argv)) answer = Answer::kPassive;
+  if (may_train(argc, argv)) answer = knows_run_delays() ? Answer::kWatched : Answer::kPassive;
 }
 
 std::string keep_waiting_passively() {
   if (answer == Answer::kNoJob) return "only verbs that compute need it";
   if (answer == Answer::kUsersOwn) return "OMP_WAIT_POLICY or GOMP_SPINCOUNT was set before the program began";
+  is_watched = answer == Answer::kWatched && openmp_asked;
   answer = Answer::kNoMore;
+  if (is_watched) {
+    try {
+      watch_waits();
+    } catch (const std::system_error& error) {
+      return std::string("nobody watches whether others want the CPUs: ") + error.what();
+    }
+    return "";
+  }
   ::setenv(kPolicy, passive, 1);
   ::setenv(kTurns, few_turns, 1);
   if (openmp_asked) return "";
@@ -79,12 +95,14 @@ std::string keep_waiting_passively() {
 
 /// What the linker gives all libraries of the program in place of the C library's function.
 char* answer_getenv(const char* name) {
-  if (answer != Answer::kPassive) return next_getenv()(name);
-  if (std::strcmp(name, kPolicy) == 0) return passive;
+  if (answer != Answer::kPassive && answer != Answer::kWatched) return next_getenv()(name);
+  if (std::strcmp(name, kPolicy) == 0) return answer == Answer::kWatched ? active : passive;
   if (std::strcmp(name, kTurns) != 0) return next_getenv()(name);
   openmp_asked = true;
-  return few_turns;
+  return answer == Answer::kWatched ? many_turns : few_turns;
 }
+
+bool waits_are_watched() { return is_watched; }
 
 }  // namespace trainrun
 

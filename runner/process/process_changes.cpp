@@ -80,7 +80,9 @@ void install(bool all) {
 const std::vector<ProcessChange>& process_changes() {
   static const std::vector<ProcessChange> changes = {
       {"passive waiting",
-       "OMP_WAIT_POLICY=passive and GOMP_SPINCOUNT=2000, which OpenMP finds by the program's own getenv",
+       "OMP_WAIT_POLICY and GOMP_SPINCOUNT, which OpenMP finds by the program's own getenv: idle threads sleep after "
+       "16,000 "
+       "turns, or after 1,000 while a thread that watches sees that others want the CPUs",
        "OpenMP's threads otherwise turn in a loop for milliseconds, and take the CPUs from those they wait for", "",
        keep_waiting_passively},
       {"standard streams", "standard input, output and error that are closed are opened on /dev/null",

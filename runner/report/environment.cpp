@@ -146,7 +146,8 @@ void add_gpus(NamedLines& facts) {
 std::string waiting_text() {
   const bool is_set = std::getenv("OMP_WAIT_POLICY") || std::getenv("GOMP_SPINCOUNT");
   if (!is_set)
-    return "wait passively after some tens of microseconds in a run; OMP_WAIT_POLICY and GOMP_SPINCOUNT are not set";
+    return "wait passively in a run, after some tenths of a millisecond, or sooner while others want the CPUs; "
+           "OMP_WAIT_POLICY and GOMP_SPINCOUNT are not set";
   const Waiting waiting = thread_waiting();
   const std::string hint = waiting_hint(waiting.is_busy, at::get_num_threads(), num_runnable(), usable_cpus());
   return "wait " + waiting.text + (hint.empty() ? "" : "; " + hint);

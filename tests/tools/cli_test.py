@@ -7,6 +7,8 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
+import time
 
 import pytest
 
@@ -232,10 +234,30 @@ def variables_of_a_run(tmp_path, name, **environment):
 
 
 def test_threads_of_a_run_wait_passively_unless_somebody_says_otherwise(tmp_path):
-    assert "wait passively, after 2000 turns (GOMP_SPINCOUNT)" in variables_of_a_run(tmp_path, "own")
+    assert "wait passively, after 16000 turns, or 1000 while others want the CPUs" in variables_of_a_run(tmp_path, "own")
     assert "wait busily, for milliseconds" in variables_of_a_run(tmp_path, "active", OMP_WAIT_POLICY="active")
     assert "wait passively (OMP_WAIT_POLICY)" in variables_of_a_run(tmp_path, "passive", OMP_WAIT_POLICY="passive")
     assert "waiting threads" in output_of("env")
+
+
+def names_of_threads(pid):
+    return {(task / "comm").read_text().strip() for task in pathlib.Path(f"/proc/{pid}/task").iterdir() if (task / "comm").exists()}
+
+
+def test_threads_sleep_sooner_while_others_want_the_cpus(tmp_path):
+    clean = {key: value for key, value in os.environ.items() if key not in ["OMP_WAIT_POLICY", "GOMP_SPINCOUNT"]}
+    job = subprocess.Popen([BINARY, "recipes/digits_mlp.yaml", "training={max_steps: 10000000}", "num_threads=2", f"output_dir={tmp_path}/job"], cwd=ROOT, env=clean,
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    others = [subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) for _ in range(2 * os.cpu_count())]
+    try:
+        latest = time.monotonic() + 60
+        while "short waits" not in names_of_threads(job.pid) and time.monotonic() < latest and job.poll() is None:
+            time.sleep(0.05)
+        assert {"wait watch", "short waits"} <= names_of_threads(job.pid)
+    finally:
+        for process in [job, *others]:
+            process.kill()
+            process.wait()
 
 
 def openmp_of_a_run(tmp_path, name, **environment):
@@ -248,7 +270,7 @@ def openmp_of_a_run(tmp_path, name, **environment):
 
 
 def test_openmp_hears_of_it_before_main_and_by_starting_once(tmp_path):
-    assert openmp_of_a_run(tmp_path, "own") == {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "2000"}
+    assert openmp_of_a_run(tmp_path, "own") == {"OMP_WAIT_POLICY": "ACTIVE", "GOMP_SPINCOUNT": "16000"}
     assert openmp_of_a_run(tmp_path, "turns", GOMP_SPINCOUNT="17")["GOMP_SPINCOUNT"] == "17"
     assert openmp_of_a_run(tmp_path, "active", OMP_WAIT_POLICY="active")["OMP_WAIT_POLICY"] == "ACTIVE"
     calls = tmp_path / "calls"
