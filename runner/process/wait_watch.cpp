@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstdint>
 #include <fstream>
-#include <future>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -51,6 +50,13 @@ void try_threads(unsigned count) {
   end.set_value();
 }
 
+void keep_team(const std::future<void>& end) {
+  leave_signals_to_others();
+  pthread_setname_np(pthread_self(), "short waits");
+  GOMP_parallel([](void*) {}, nullptr, more_than_cpus(), 0);
+  end.wait();
+}
+
 void watch(const std::string& path) {
   leave_signals_to_others();
   pthread_setname_np(pthread_self(), "wait watch");
@@ -80,24 +86,12 @@ void watch(const std::string& path) {
 
 SurplusThreads::SurplusThreads() {
   try_threads(more_than_cpus() + 1);
-  keeper_ = std::thread([this] { keep(); });
+  keeper_ = std::thread(keep_team, end_.get_future());
 }
 
 SurplusThreads::~SurplusThreads() {
-  {
-    const std::lock_guard lock(mutex_);
-    is_over_ = true;
-  }
-  over_.notify_one();
+  end_.set_value();
   keeper_.join();  // its team ends with it
-}
-
-void SurplusThreads::keep() {
-  leave_signals_to_others();
-  pthread_setname_np(pthread_self(), "short waits");
-  GOMP_parallel([](void*) {}, nullptr, more_than_cpus(), 0);
-  std::unique_lock lock(mutex_);
-  over_.wait(lock, [this] { return is_over_; });
 }
 
 bool knows_run_delays() { return ::access("/proc/self/schedstat", R_OK) == 0; }

@@ -1,7 +1,6 @@
 #pragma once
 
-#include <condition_variable>
-#include <mutex>
+#include <future>
 #include <thread>
 
 namespace trainrun {
@@ -40,11 +39,7 @@ class SurplusThreads {
   SurplusThreads& operator=(const SurplusThreads&) = delete;
 
  private:
-  void keep();
-
-  std::mutex mutex_;
-  std::condition_variable over_;
-  bool is_over_ = false;
+  std::promise<void> end_;
   std::thread keeper_;
 };
 

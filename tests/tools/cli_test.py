@@ -1,5 +1,6 @@
 """The program from outside: exit codes and what the verbs print."""
 
+import contextlib
 import importlib.metadata
 import json
 import os
@@ -241,7 +242,11 @@ def test_threads_of_a_run_wait_passively_unless_somebody_says_otherwise(tmp_path
 
 
 def names_of_threads(pid):
-    return {(task / "comm").read_text().strip() for task in pathlib.Path(f"/proc/{pid}/task").iterdir() if (task / "comm").exists()}
+    names = set()
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
+            names.add((task / "comm").read_text().strip())
+    return names
 
 
 def test_threads_sleep_sooner_while_others_want_the_cpus(tmp_path):
