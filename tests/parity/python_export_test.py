@@ -286,7 +286,7 @@ training: {{num_epochs: 1}}
 
 def test_pictures_lie_in_memory_as_those_of_trainrun(tmp_path):
     """Sums in another order part by the last bit, and training makes a hundred-thousandth of it in eight steps: not in one order."""
-    done = export("recipes/segmentation_unet.yaml", "evaluation.every=null", "dataloader.batch_size=4", "--output", tmp_path / "a.py", "--verify", 10, "--python", sys.executable,
+    done = export("recipes/segmentation_unet.yaml", "evaluation.every=null", "dataloader.batch_size=2", "--output", tmp_path / "a.py", "--verify", 10, "--python", sys.executable,
                   "--tolerance", 1e-6)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -166,7 +166,7 @@ def test_several_labels_and_gray_pictures(tmp_path):
 
 @pytest.mark.parametrize("layer, said", [
     ("{type: MobileNetV3Small, num_classes: 3}", "has no such layer; write --format safetensors for the weights by their state names (torchvision's"),
-    ("{type: WideResNet50_2, num_classes: 3}", "one of the vision models ResNet18 to ResNet152"),
+    ("{type: EfficientNetB0, num_classes: 3}", "one of the vision models ResNet18 to ResNet152"),
     ("{type: ResNet18, num_classes: 3, stem: cifar}", 'ResNet18: transformers\' model has no stem: "cifar"; write --format safetensors'),
     ("{type: MobileNetV2, num_classes: 3, width_mult: 0.5}", "transformers' model has no width_mult: 0.5"),
     ("{type: ResNet18, num_classes: 8}, {type: Linear, out_features: 3}", "has no such layer"),

@@ -33,11 +33,11 @@ def test_a_model_computes_what_torchvisions_does(probe, model: VisionModel):
     images = model.images()
     torch.manual_seed(SEED)
     module = model.make()
-    initial = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    large = sum(tensor.numel() for tensor in module.state_dict().values()) > 5e7
+    initial = {} if large and model.draws_alike else {name: tensor.clone() for name, tensor in module.state_dict().items()}
     torch.manual_seed(SEED)  # dropout and stochastic depth draw the same on both sides
     output = module(images)
     cotangent = torch.randn(output.shape, generator=torch.Generator().manual_seed(SEED + 1))
-    large = sum(tensor.numel() for tensor in initial.values()) > 5e7
     if not large:
         (output * cotangent).sum().backward()
     final = {name: tensor.clone() for name, tensor in module.named_buffers()}

@@ -120,8 +120,6 @@ def draw(found: dict, page: pathlib.Path, python: pathlib.Path) -> list[pathlib.
     """The plots of growth, by matplotlib; none where it is not installed."""
     if not (runs.BENCH_PACKAGES / "matplotlib").is_dir():
         return []
-    folder = page.with_suffix("")
-    folder.mkdir(parents=True, exist_ok=True)
     wanted = {}
     for row in found["rows"].values():
         if row["x"] is None or not results.summary(row):
@@ -129,6 +127,10 @@ def draw(found: dict, page: pathlib.Path, python: pathlib.Path) -> list[pathlib.
         plot = wanted.setdefault(row["group"].removeprefix("growth: "), {"title": row["title"], "unit": row["unit"], "scale": row["scale"], "lines": {}})
         for program, value in results.medians(row).items():
             plot["lines"].setdefault(program, []).append([row["x"], value])
+    if not wanted:
+        return []
+    folder = page.with_suffix("")
+    folder.mkdir(parents=True, exist_ok=True)
     done = runs.run([python, "-B", runs.HERE / "plots.py", json.dumps(wanted), folder], {"PYTHONPATH": str(runs.BENCH_PACKAGES)})
     return [pathlib.Path(line) for line in done.output.splitlines()]
 
