@@ -17,8 +17,8 @@
 namespace trainrun {
 namespace {
 
-constexpr size_t kPiece = size_t{1} << 20;      // hashed while it is in the cache; below the 2 GiB that one write() takes
-constexpr int64_t kStretch = int64_t{8} << 20;  // of a file, that the disk takes while the next one is hashed
+constexpr size_t kPiece = size_t{1} << 20;  // hashed while it is in the cache; below the 2 GiB that one write() takes
+constexpr int64_t kStretch = int64_t{8} << 20;  // of a file, which the disk takes while the next is hashed
 
 /// Repeats a system call that a signal interrupted.
 template <class Call>
@@ -37,8 +37,8 @@ void sync_descriptor(int file, const std::string& path) {
   if (uninterrupted([&] { return ::fsync(file); }) < 0) throw FileError(path, "sync to disk", errno);
 }
 
-/// Has the disk begin with the whole stretches that end after byte `from`, of `to` that are written, without waiting for
-/// it. A file system that cannot begin early is told by the sync at the end.
+/// Has the disk begin, without waiting for it, with the stretches that became whole as the file grew from `from` bytes to
+/// `to`. Where a file system cannot, the sync at the end does all of it.
 void begin_to_sync(int file, int64_t from, int64_t to) {
   const int64_t begin = from / kStretch * kStretch, end = to / kStretch * kStretch;
   if (begin < end) ::sync_file_range(file, begin, end - begin, SYNC_FILE_RANGE_WRITE);
