@@ -160,10 +160,9 @@ if(python_tests)
   set_tests_properties(pages_end PROPERTIES FIXTURES_CLEANUP pages)
 endif()
 trainrun_page(run)
-# Pages whose time is spent on waiting for limits; they run at the end, beside each other, each as several parts: the limits
+# Pages whose time is spent on waiting for limits; they run at the end, beside each other, the first as several parts: the limits
 # that they set for processes to end are the program's own promise, so nothing else may load the machine.
 set(waiting_pages faults/rank_faults launch/machines)
-set(parts_of_waiting_pages 5 2)
 # Pages whose jobs are small: a second thread computes nothing sooner there, and where three pages share two cores the threads
 # that wait for each other take several times the processor time of one. Threads are for the registry's unit tests, whose
 # kernels divide their work, and for the other pages: they compare every layer and loss, and trainings of all kinds.
@@ -184,9 +183,8 @@ foreach(source IN LISTS python_tests)
   file(RELATIVE_PATH name "${PROJECT_SOURCE_DIR}/tests" "${source}")
   string(REGEX REPLACE "_test\\.py$" "" name "${name}")
   set(parts "")
-  if(name IN_LIST waiting_pages)
-    list(FIND waiting_pages ${name} index)
-    list(GET parts_of_waiting_pages ${index} parts)
+  if(name STREQUAL "faults/rank_faults")
+    set(parts 5)
   endif()
   trainrun_test(${name} python ${page_command} "${source}" ${parts})
   set_property(TEST ${name} APPEND PROPERTY FIXTURES_REQUIRED pages)

@@ -38,7 +38,6 @@ std::vector<at::Tensor> taken(const std::vector<int64_t>& bytes) {
 
 TEST_CASE("blocks of any sizes are used again, and with those in use take hardly more than ever was in use") {
   reuse_large_blocks(kLargeShardedTensor);
-  return_free_memory();  // where other tests ran in this process, what they left
   const std::vector<int64_t> sizes = {2 * kMiB, 4 * kMiB, 8 * kMiB, 16 * kMiB, 32 * kMiB, 48 * kMiB};
   for (at::Tensor& tensor : taken(sizes)) tensor.fill_(1);
   for (const at::Tensor& tensor : taken({sizes.rbegin(), sizes.rend()})) {

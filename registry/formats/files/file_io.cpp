@@ -37,8 +37,8 @@ void sync_descriptor(int file, const std::string& path) {
   if (uninterrupted([&] { return ::fsync(file); }) < 0) throw FileError(path, "sync to disk", errno);
 }
 
-/// Has the disk begin, without waiting for it, with the stretches that became whole as the file grew from `from` bytes to
-/// `to`. Where a file system cannot, the sync at the end does all of it.
+/// Starts to write to the disk, without waiting, the stretches that were completed as the file grew from `from` bytes to
+/// `to`. Where a file system cannot, the sync at the end writes all of it.
 void begin_to_sync(int file, int64_t from, int64_t to) {
   const int64_t begin = from / kStretch * kStretch, end = to / kStretch * kStretch;
   if (begin < end) ::sync_file_range(file, begin, end - begin, SYNC_FILE_RANGE_WRITE);
