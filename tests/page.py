@@ -43,8 +43,10 @@ def run_pytest(file: str, first: int, num_parts: int, options: list[str]) -> int
     if "torch" in sys.modules and "OMP_NUM_THREADS" in os.environ:  # which is read as torch is imported
         sys.modules["torch"].set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     sys.path.insert(0, os.getcwd())  # as python -m pytest does
-    # Plugins that packages bring (anyio's) would be imported, and rewritten, for each page.
-    return int(pytest.main(["-q", "-rs", "-p", "no:cacheprovider", "--disable-plugin-autoload", *options, file], plugins=[Part(first, num_parts)]))
+    # Plugins that packages bring (anyio's) would be imported, and rewritten, for each page. What is logged would be caught, for each phase of each
+    # test, from every logger of every package.
+    words = ["-q", "-rs", "-p", "no:cacheprovider", "-p", "no:logging", "--disable-plugin-autoload", *options, file]
+    return int(pytest.main(words, plugins=[Part(first, num_parts)]))
 
 
 def end_by(status: int) -> None:
@@ -123,6 +125,15 @@ def start_programs(environment: dict[str, str]) -> None:
             sys.exit(f"the server of {server.args[0]} did not start")
 
 
+def seed_no_absent_devices() -> None:
+    """torch.manual_seed keeps the seed for each kind of device that may yet be used, with the whole stack of who called: half a millisecond each."""
+    import torch
+
+    absent = [torch.xpu, torch.mtia, *([] if os.path.exists("/dev/nvidiactl") else [torch.cuda])]
+    for device in absent:
+        device.manual_seed_all = lambda seed: None
+
+
 def serve(path: str) -> None:
     import gc
 
@@ -134,6 +145,7 @@ def serve(path: str) -> None:
             __import__(name)
         except ImportError:
             pass  # a page that needs it says so
+    seed_no_absent_devices()
     gc.freeze()  # what the pages share is not looked through again, nor copied for it
     gc.set_threshold(20_000, 50, 50)  # as the pages inherit it: modules and test cases are many objects that stay
     name = in_folder_of(path)

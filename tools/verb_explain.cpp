@@ -107,7 +107,8 @@ void add_demand_options(CLI::App& verb, ExplainArguments& arguments) {
           throw CLI::ValidationError("--fits: expected a size such as 8GB or 512MiB, found '" + text + "'");
         }
       },
-      "measure whether the job fits into this much memory (8GB, 512MiB); exit code 3 if it does not");
+      "measure whether the job fits into this much memory (8GB, 512MiB), and nothing of its time unless that is asked "
+      "for, too; exit code 3 if it does not");
   verb.add_option_function<std::string>(
       "--within",
       [&arguments](const std::string& text) {
@@ -133,15 +134,17 @@ bool is_demanding(const ExplainArguments& arguments) {
 
 void explain_demand(const ExplainArguments& arguments, const LoadedRecipe& loaded, Program& program) {
   const Explanation explanation = explain(loaded);
+  DemandLimits limits = arguments.limits;
+  limits.wants_time = arguments.measure || limits.seconds;
   const Demand demand =
-      foresee(loaded, explanation, arguments.limits, [&](const std::vector<std::string>& overrides, RehearsalAim aim) {
+      foresee(loaded, explanation, limits, [&](const std::vector<std::string>& overrides, RehearsalAim aim) {
         std::vector<std::string> words = program.arguments;
         words.insert(words.end(), overrides.begin(), overrides.end());
         return rehearse_apart(std::move(words), aim);
       });
   nlohmann::ordered_json json = to_json(explanation);
   json["demand"] = to_json(demand);
-  print(arguments, to_text(explanation) + to_text(demand, explanation, arguments.limits), json);
+  print(arguments, to_text(explanation) + to_text(demand, explanation, limits), json);
   const bool fits = !demand.fits || demand.fits->holds;
   const bool ends = !demand.within || demand.within->holds;
   if (!fits || !ends) program.exit_code = kDoesNotFit;

@@ -309,7 +309,7 @@ Demand foresee(const LoadedRecipe& loaded, const Explanation& explanation, const
   demand.is_extrapolated = !own;
   demand.rehearsal = own ? *own : rehearse_smaller(recipe, explanation.memory, trials, free, aim);
   demand.peak_bytes = bytes_of_machine(recipe, demand.rehearsal);
-  sum_up_time(recipe, demand);
+  if (limits.wants_time) sum_up_time(recipe, demand);
   if (limits.bytes) {
     LimitVerdict& verdict = demand.fits.emplace();
     verdict.holds = demand.peak_bytes <= *limits.bytes;

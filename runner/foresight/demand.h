@@ -16,7 +16,7 @@ namespace trainrun {
 struct DemandLimits {
   std::optional<int64_t> bytes = std::nullopt;
   std::optional<double> seconds = std::nullopt;
-  bool wants_time = true;  // false: the times in Demand are rough, and it is found seconds sooner
+  bool wants_time = true;  // false: Demand has none, and is found seconds sooner
 };
 
 /// Whether what a job takes is within a limit.
@@ -42,7 +42,7 @@ struct Demand {
   bool is_extrapolated = false;      // from those, since the recipe's own batch does not fit into this machine's memory
   int64_t processes = 1;             // of the job on one machine
   int64_t peak_bytes = 0;            // of all of them together
-  std::optional<double> seconds;     // nothing where nobody knows how many steps there are
+  std::optional<double> seconds;     // nothing where no time was wanted, or nobody knows how many steps there are
   double step_part = 0;              // of the seconds, those of steps,
   double evaluation_part = 0;        // of evaluations,
   double checkpoint_part = 0;        // of waiting for checkpoints

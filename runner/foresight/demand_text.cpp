@@ -90,7 +90,7 @@ std::string to_text(const Demand& demand, const Explanation& explanation, const 
     facts.add({"", "program " + bytes_of(r.program_bytes) + ", data " + bytes_of(data) + ", weights " +
                        bytes_of(explanation.memory.weights) + ", the rest while it trains"});
   }
-  facts.add({"time", seconds_text(demand)});
+  if (limits.wants_time) facts.add({"time", seconds_text(demand)});
   for (const std::string& note : r.notes) facts.add({"", note});
   if (demand.fits) {
     add_verdict(facts, "fits " + bytes_of(*limits.bytes), *demand.fits,
@@ -104,11 +104,12 @@ std::string to_text(const Demand& demand, const Explanation& explanation, const 
 }
 
 ordered_json to_json(const Demand& demand) {
+  const auto of_time = [&](double part) { return demand.seconds ? ordered_json(part) : ordered_json(); };
   return {{"peak_bytes", demand.peak_bytes},
           {"seconds", demand.seconds ? ordered_json(*demand.seconds) : ordered_json()},
-          {"step_seconds", demand.step_part},
-          {"evaluation_seconds", demand.evaluation_part},
-          {"checkpoint_seconds", demand.checkpoint_part},
+          {"step_seconds", of_time(demand.step_part)},
+          {"evaluation_seconds", of_time(demand.evaluation_part)},
+          {"checkpoint_seconds", of_time(demand.checkpoint_part)},
           {"processes", demand.processes},
           {"extrapolated", demand.is_extrapolated},
           {"batch_sizes", demand.sizes},

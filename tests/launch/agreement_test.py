@@ -63,10 +63,6 @@ def other_version(folder) -> str:
     return str(path)
 
 
-def called(folder, *overrides: str) -> list[str]:
-    return [CALLED, *launching.command(folder, *overrides)[1:]]
-
-
 def ranks(folder, each: list[list[str]], programs: list[str], recipe: str = launching.RECIPE):
     port = launching.free_port()
     return [launching.start([programs[rank], recipe, *launching.command(folder, *launching.SHORT, "distributed.timeout=20", *words)[2:]],
@@ -115,7 +111,7 @@ def test_a_port_where_another_job_has_met_is_named(tmp_path):
     with launching.ending(*first):
         launching.wait_for(launching.has_trained(tmp_path / "first"), *first)
         taken = launching.processes()[first[0].pid][2]["MASTER_PORT"]
-        words = called(tmp_path / "second", *launching.SHORT, "distributed.timeout=3")
+        words = launching.called(tmp_path / "second", *launching.SHORT, "distributed.timeout=3")
         second = [launching.start(words, env=launching.ENVIRONMENT | {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
                                                                       "MASTER_PORT": taken}) for rank in range(2)]
         done = outcome(second)
@@ -133,7 +129,7 @@ def test_a_port_of_another_program_is_named_by_every_rank(tmp_path, speaks):
     other = launching.start([sys.executable, "-c", held], stdin=subprocess.PIPE)
     with launching.ending(other):
         port = other.stdout.readline().strip()
-        words = called(tmp_path / "run", *launching.SHORT, "distributed.timeout=3")
+        words = launching.called(tmp_path / "run", *launching.SHORT, "distributed.timeout=3")
         jobs = [launching.start(words, env=launching.ENVIRONMENT | {"RANK": str(rank), "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1",
                                                                     "MASTER_PORT": port}) for rank in range(3)]
         done = outcome(jobs)

@@ -13,6 +13,7 @@ import time
 import pytest
 
 from tests.forked import forked
+from tests.program import CALLED
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BINARY = os.environ.get("TRAINRUN_BINARY", str(ROOT / "build/release/bin/trainrun"))
@@ -26,6 +27,11 @@ LONG = [*RANKS, "training={num_epochs: 4000}", "checkpoint.every=null"]
 
 def command(folder, *overrides: str) -> list[str]:
     return [BINARY, RECIPE, f"output_dir={folder}", *overrides]
+
+
+def called(folder, *overrides: str) -> list[str]:
+    """The same, where it is only waited for: see tests/program.py."""
+    return [CALLED, *command(folder, *overrides)[1:]]
 
 
 def run(arguments, **options) -> subprocess.CompletedProcess:

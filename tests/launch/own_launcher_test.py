@@ -53,7 +53,7 @@ def maps_ranks_memory(pid: int) -> bool:
 @pytest.mark.parametrize("kind", ["MULTI_CPU", "FSDP"])
 def test_two_ranks_train_to_the_same_weights_through_shared_memory_and_through_gloo(tmp_path, kind):
     for folder, variables in (("shared", SHARED), ("gloo", {"TRAINRUN_GLOO": "1"})):
-        job = launching.command(tmp_path / folder, *launching.SHORT, f"distributed_type={kind}", "num_processes=2", "evaluation.every=10", "checkpoint.every=10")
+        job = launching.called(tmp_path / folder, *launching.SHORT, f"distributed_type={kind}", "num_processes=2", "evaluation.every=10", "checkpoint.every=10")
         done = launching.run(job, env=launching.ENVIRONMENT | variables)
         assert done.returncode == 0, done.stderr
         is_told = "the ranks exchange through Gloo, not through shared memory: rank 0: TRAINRUN_GLOO is set" in done.stdout
@@ -112,11 +112,11 @@ def test_what_other_ranks_say_has_their_number(tmp_path):
 def test_a_run_goes_on_from_a_checkpoint_of_other_ranks_where_its_samples_end(tmp_path):
     """Three steps in an epoch of 1,438 samples, of 480 each; then of 160."""
     common = [*launching.RANKS, "training={num_epochs: 2}", "scheduler={type: LinearWithWarmup}"]
-    first = launching.run(launching.command(tmp_path / "first", *common, "num_processes=3", "dataloader={batch_size: 160}", "checkpoint={every: 1, keep_last: null}"))
+    first = launching.run(launching.called(tmp_path / "first", *common, "num_processes=3", "dataloader={batch_size: 160}", "checkpoint={every: 1, keep_last: null}"))
     assert first.returncode == 0, first.stderr
     begin = tmp_path / "first/checkpoints/step-00000004"  # the first step of the second epoch
-    second = launching.run(launching.command(tmp_path / "second", *common, "distributed_type=NO", "dataloader={batch_size: 160}",
-                                             "checkpoint={every: null, resume: %s}" % begin))
+    second = launching.run(launching.called(tmp_path / "second", *common, "distributed_type=NO", "dataloader={batch_size: 160}",
+                                            "checkpoint={every: null, resume: %s}" % begin))
     assert second.returncode == 0, second.stderr
     assert "resumed at step 4/10" in second.stdout  # 958 of 1,438 samples left: 6 batches of up to 160
     lines = [line["train/lr"] for line in launching.lines(tmp_path / "second")]

@@ -93,7 +93,7 @@ def slurm(tmp_path_factory):
 
 
 def test_srun_trains_as_our_own_launcher(slurm, tmp_path, own_losses):
-    done = launching.run(["srun", "-n", "2", *launching.command(tmp_path / "run", *launching.SHORT)], env=slurm)
+    done = launching.run(["srun", "-n", "2", *launching.called(tmp_path / "run", *launching.SHORT)], env=slurm)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("effective batch 32") == 1
     launching.assert_trained_as(tmp_path / "run", own_losses)
@@ -101,8 +101,8 @@ def test_srun_trains_as_our_own_launcher(slurm, tmp_path, own_losses):
 
 def test_srun_in_a_batch_script_and_a_plain_command_there(slurm, tmp_path, own_losses):
     """The script has SLURM_PROCID, and SLURM_NTASKS of 2, but is no rank: num_processes starts two."""
-    own = " ".join(f"'{part}'" for part in launching.command(tmp_path / "own", *launching.SHORT, "num_processes=2"))
-    ranks = " ".join(f"'{part}'" for part in launching.command(tmp_path / "ranks", *launching.SHORT))
+    own = " ".join(f"'{part}'" for part in launching.called(tmp_path / "own", *launching.SHORT, "num_processes=2"))
+    ranks = " ".join(f"'{part}'" for part in launching.called(tmp_path / "ranks", *launching.SHORT))
     script = tmp_path / "job.sh"
     script.write_text(f"#!/bin/sh\nset -e\ntrap 'echo $? > {tmp_path}/code.new; mv {tmp_path}/code.new {tmp_path}/code' EXIT\n"
                       f"cd {launching.ROOT}\necho rank ${{SLURM_PROCID}} of ${{SLURM_NTASKS}}\n{own}\nsrun {ranks}\n")
@@ -120,7 +120,7 @@ def test_srun_in_a_batch_script_and_a_plain_command_there(slurm, tmp_path, own_l
 @pytest.mark.parametrize("interactive", [False, True])
 def test_a_shell_in_an_allocation_is_no_rank(slurm, tmp_path, own_losses, interactive):
     """salloc runs a command beside the allocation, and a shell in a step of its own with SLURM_PROCID and SLURM_STEP_ID."""
-    own = launching.command(tmp_path / "run", *launching.SHORT, "num_processes=2")
+    own = launching.called(tmp_path / "run", *launching.SHORT, "num_processes=2")
     if interactive:
         line = "echo step ${SLURM_STEP_ID:-none}; " + " ".join(f"'{part}'" for part in own)
         done = launching.run(["salloc", "-n", "2"], env=slurm | {"SHELL": "/bin/sh"}, input=line + "\n")

@@ -36,15 +36,15 @@ def drawn_from(stream: draws.Stream):
         return torch.tensor([stream.beta(distribution.concentration1.item())])
 
     stack = contextlib.ExitStack()
-    for target, replacement in {
-        "torch.randint": integers,
-        "torch.randperm": permutation,
-        "torch.rand": lambda *_, **__: torch.tensor(stream.uniform(), dtype=torch.float64),
-        "torch.Tensor.uniform_": uniform,
-        "torch._sample_dirichlet": dirichlet,
-        "torch.distributions.Beta.sample": beta,
-    }.items():
-        stack.enter_context(mock.patch(target, replacement))
+    for owner, name, replacement in [
+        (torch, "randint", integers),
+        (torch, "randperm", permutation),
+        (torch, "rand", lambda *_, **__: torch.tensor(stream.uniform(), dtype=torch.float64)),
+        (torch.Tensor, "uniform_", uniform),
+        (torch, "_sample_dirichlet", dirichlet),
+        (torch.distributions.Beta, "sample", beta),
+    ]:
+        stack.enter_context(mock.patch.object(owner, name, replacement))
     return stack
 
 # A transform and its parameters, which torchvision's class of that name has, too (`field` is ours). The images are bytes, or numbers

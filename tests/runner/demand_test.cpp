@@ -227,7 +227,9 @@ TEST_CASE(
   CHECK(foresee_on(machine, loaded, limits).fits->remark.find("smaller batches were not tried further") == 0);
   machine.fails_in_proof = false;
   machine.aims.clear();
-  foresee_on(machine, loaded, {.bytes = limits.bytes, .wants_time = false});
+  const Demand of_memory = foresee_on(machine, loaded, {.bytes = limits.bytes, .wants_time = false});
+  CHECK_FALSE(of_memory.seconds);
+  CHECK(to_json(of_memory)["step_seconds"].is_null());
   CHECK(std::count(machine.aims.begin(), machine.aims.end(), RehearsalAim::kMemoryAndTime) == 0);
 }
 

@@ -53,7 +53,7 @@ def test_paraphrases_are_learnt_from_a_checkpoint(tmp_path, minilm, recipe, name
     data = data_with(tmp_path, name, minilm)
     run = tmp_path / "run"
     trainrun(data, f"recipes/{recipe}.yaml", "training={max_steps: 3}", "evaluation.every=3", "checkpoint={every: 3}", "scheduler.warmup_steps=1",
-             "dataset.train.max_length=64", "dataset.eval.subset=48", f"output_dir={run}", "--quiet")
+             "dataset.train.max_length=64", "dataset.eval.subset=48", "dataloader={batch_size: 8, eval_batch_size: 16}", f"output_dir={run}", "--quiet")
     [last] = evaluations(run)
     assert 0 < last["eval/f1"] <= 1
     learnt, before = (safetensors.torch.load_file(path / "model.safetensors") for path in (run / "checkpoints/latest", minilm))

@@ -188,21 +188,21 @@ def test_mistakes_are_told_without_a_run(tmp_path, words, why):
 def test_a_resumed_run_repeats_a_change_exactly(tmp_path):
     """One run goes on after the change to its end. The other is stopped before that step, makes the change as the history says, is killed,
     and goes on from a checkpoint that has it."""
-    length = ["training={num_epochs: 1000, max_steps: 2400}", WARMUP, "evaluation.every=null", "checkpoint.every=600", "logging.every_steps=10"]
+    length = ["training={num_epochs: 1000, max_steps: 1800}", WARMUP, "evaluation.every=null", "checkpoint.every=500", "logging.every_steps=10"]
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    job = start(whole, *length, until="step 500/")
+    job = start(whole, *length, until="step 300/")
     ctl(whole, "set", "optimizer.lr=1e-3")
     job.stdout.read()
     assert job.wait() == 0
     (change,) = history(whole)
-    assert change["step"] >= 500
+    assert change["step"] >= 300
     job = start(parts, *length)
     job.send_signal(signal.SIGTERM)
     job.stdout.read()
     assert job.wait() == 128 + signal.SIGTERM
     assert max(line["step"] for line in lines_of(parts)) < change["step"]
     shutil.copy(whole / "recipe_history.jsonl", parts)
-    job = start(parts, *length, until="step 2100/")
+    job = start(parts, *length, until="step 1600/")
     end(job)
     assert json.loads((parts / "checkpoints/latest/state.json").read_text())["changes"] == [change]
     said = finish(parts, *length)
@@ -216,7 +216,7 @@ def test_a_resumed_run_repeats_a_change_exactly(tmp_path):
 def test_all_ranks_make_a_change_after_the_same_step(tmp_path):
     """Two ranks with different learning rates would have different weights, and so would a run that goes on."""
     folder = tmp_path / "run"
-    length = ["training={num_epochs: 1000, max_steps: 1500}", "evaluation.every=null", "logging.every_steps=10", "checkpoint.every=500", "distributed_type=MULTI_CPU", "num_processes=2"]
+    length = ["training={num_epochs: 1000, max_steps: 1000}", "evaluation.every=null", "logging.every_steps=10", "checkpoint.every=500", "distributed_type=MULTI_CPU", "num_processes=2"]
     job = start(folder, *length, until="step 100/")
     ctl(folder, "set", "optimizer.lr=1e-4")
     job.stdout.read()

@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <spawn.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -60,11 +61,13 @@ Variables variables_of(char** environment) {
   return variables;
 }
 
-/// The variables that decide how libraries start, without OMP_NUM_THREADS, and without a folder of weights that `hub:` reads.
+/// The variables that decide how libraries start, without OMP_NUM_THREADS, and without those that are read later: a folder of
+/// weights that `hub:` reads, and the instructions that the first kernel of a process looks up.
 Variables deciding(const Variables& all) {
   Variables some;
   for (const auto& [name, value] : all) {
-    const bool is_other = name == "OMP_NUM_THREADS" || name == "LD_PRELOAD" || name == "TORCH_HOME";
+    const bool is_other =
+        name == "OMP_NUM_THREADS" || name == "LD_PRELOAD" || name == "TORCH_HOME" || name == "ATEN_CPU_CAPABILITY";
     if (is_read_at_start(name) && !is_other) some.emplace(name, value);
   }
   return some;
@@ -268,14 +271,26 @@ int main_or_server(int argc, char** argv, char** environment) {
   return serve(path, argv[0], idle_s ? static_cast<int>(std::strtol(idle_s, nullptr, 10)) : 0);
 }
 
+/// What is started in place of `path`: where a call starts its own program, the client, which calls it.
+const char* stand_in_for(const char* path) {
+  return is_called && client[0] && std::strcmp(path, "/proc/self/exe") == 0 ? client : path;
+}
+
 }  // namespace
 
 /// In place of the C library's: the ranks that a called launcher starts are called, too. The client takes the rank's place
 /// as the launcher's child. Nothing may be allocated here: it is called between fork and exec.
 // NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name): the C library's are reserved
 extern "C" int execve(const char* path, char* const* arguments, char* const* environment) noexcept {
-  const bool is_rank = is_called && client[0] && std::strcmp(path, "/proc/self/exe") == 0;
-  return static_cast<int>(syscall(SYS_execve, is_rank ? client : path, arguments, environment));
+  return static_cast<int>(syscall(SYS_execve, stand_in_for(path), arguments, environment));
+}
+
+/// In place of the C library's, likewise: `export --verify` runs the recipe in a process of its own.
+// NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name): the C library's are reserved
+extern "C" int posix_spawnp(pid_t* process, const char* file, const posix_spawn_file_actions_t* actions,
+                            const posix_spawnattr_t* attributes, char* const* arguments, char* const* environment) {
+  static auto* const spawn = reinterpret_cast<decltype(&posix_spawnp)>(dlsym(RTLD_NEXT, "posix_spawnp"));
+  return spawn(process, stand_in_for(file), actions, attributes, arguments, environment);
 }
 
 /// In place of the C library's: what a test has saved matters until the test ends, so no disk is waited for. Tests of what

@@ -190,8 +190,8 @@ std::optional<double> real(const Value& value) {
 
 bool equal(const Value& a, const Value& b, Budget& budget) {
   budget.spend();
-  if (whole(a) && whole(b)) return *whole(a) == *whole(b);
-  if (real(a) && real(b)) return *real(a) == *real(b);
+  if (const auto x = whole(a), y = whole(b); x && y) return *x == *y;
+  if (const auto x = real(a), y = real(b); x && y) return *x == *y;
   if (a.as_text() && b.as_text()) {
     budget.spend(std::min(a.as_text()->size(), b.as_text()->size()) / 64);
     return *a.as_text() == *b.as_text();
@@ -221,8 +221,8 @@ int compare(const Value& a, const Value& b, Budget& budget) {
   require_defined(b);
   const auto sign = [](const auto& x, const auto& y) { return x < y ? -1 : (y < x ? 1 : 0); };
   budget.spend();
-  if (whole(a) && whole(b)) return sign(*whole(a), *whole(b));
-  if (real(a) && real(b)) return sign(*real(a), *real(b));
+  if (const auto x = whole(a), y = whole(b); x && y) return sign(*x, *y);
+  if (const auto x = real(a), y = real(b); x && y) return sign(*x, *y);
   if (a.as_text() && b.as_text()) {
     budget.spend(std::min(a.as_text()->size(), b.as_text()->size()) / 64);
     return sign(*a.as_text(), *b.as_text());

@@ -199,10 +199,18 @@ class JsonWriter {
     spend_on_letters(budget_, text);
     const size_t before = out_.size();
     out_ += '"';
-    for (size_t at = 0; at < text.size();) write_character(unicode::next(text, at));
+    for (size_t at = 0; at < text.size();) {
+      const size_t begin = at;
+      while (at < text.size() && is_itself(text[at])) ++at;
+      out_.append(text, begin, at - begin);
+      if (at < text.size()) write_character(unicode::next(text, at));
+    }
     out_ += '"';
     budget_.build(out_.size() - before);
   }
+
+  /// Whether a letter stands for itself in every style: most do, and are copied many at a time.
+  static bool is_itself(char letter) { return letter >= ' ' && letter < 0x7F && letter != '"' && letter != '\\'; }
 
   void write_character(char32_t character) {
     static constexpr std::pair<char32_t, const char*> kEscapes[] = {
