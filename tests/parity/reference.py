@@ -1,5 +1,6 @@
 """The jobs of the training tests as plain PyTorch programs: data, models and loops of their own."""
 
+import functools
 import gzip
 import json
 import os
@@ -65,6 +66,7 @@ def digits_mlp() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 24), nn.ReLU(), nn.Linear(24, 10))
 
 
+@functools.cache
 def mnist(folder: pathlib.Path, split: str) -> tuple[torch.Tensor, torch.Tensor]:
     """Images [N, 1, 28, 28] in [0, 1], labels [N]."""
     prefix = {"train": "train", "test": "t10k"}[split]

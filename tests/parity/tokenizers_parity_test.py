@@ -71,7 +71,7 @@ def first_difference(name, texts, ours, theirs) -> None:
 def compare_ids(probe, path, peer, texts, name) -> tuple[Encoded, list[list[int]]]:
     """Ids and types of all texts; ours, and the peer's ids."""
     ours = Encoded(probe, path, texts)
-    theirs = peer.encode_batch([readable(text) for text in texts])
+    theirs = peer.encode_batch_fast([readable(text) for text in texts])
     their_ids = [e.ids for e in theirs]  # a list that is made anew each time
     first_difference(name, texts, ours.ids, their_ids)
     first_difference(name, texts, ours.types, [e.type_ids for e in theirs])
@@ -85,7 +85,7 @@ def compare(probe, path, peer, texts, name) -> None:
         expected = peer.decode_batch(their_ids, skip_special_tokens=skip)
         first_difference(f"{name}, decoded", texts, decoded(probe, path, ours.ids, skip_special_tokens=skip), expected)
     bare = Encoded(probe, path, texts[:300], add_special_tokens=False)
-    assert bare.ids == [e.ids for e in peer.encode_batch([readable(t) for t in texts[:300]], add_special_tokens=False)]
+    assert bare.ids == [e.ids for e in peer.encode_batch_fast([readable(t) for t in texts[:300]], add_special_tokens=False)]
     # ours marks as special what the post-processor added, theirs also what was found in the text
     assert [len(s) - sum(s) for s in ours.special[:300]] == [len(row) for row in bare.ids]
 
@@ -140,11 +140,11 @@ def test_pairs_are_cut_as_the_peer_cuts_them(probe, kinds, corpus, kind, strateg
     pairs = [pair for pair in zip(corpus["mrpc"][:400:2], corpus["mrpc"][1:400:2], strict=True) if min(map(len, pair)) > 90]
     first, second = [a for a, _ in pairs], [b for _, b in pairs]
     peer = peer_of(path)
-    lengths = [len(e.ids) for e in peer.encode_batch(pairs)]
+    lengths = [len(e.ids) for e in peer.encode_batch_fast(pairs)]
     for length in [max(lengths), sum(lengths) // len(lengths), 40]:
         peer.enable_truncation(length, strategy=strategy, direction=side)
         try:
-            theirs = peer.encode_batch(pairs)
+            theirs = peer.encode_batch_fast(pairs)
         except Exception as refused:  # noqa: BLE001  # what is raised has no type of its own
             assert "too short" in str(refused)
             with pytest.raises(ProbeError, match="which alone is to be cut"):
@@ -154,7 +154,7 @@ def test_pairs_are_cut_as_the_peer_cuts_them(probe, kinds, corpus, kind, strateg
         assert ours.ids == [e.ids for e in theirs]
         assert ours.types == [e.type_ids for e in theirs]
         if strategy != "only_second":
-            theirs = peer.encode_batch(first)
+            theirs = peer.encode_batch_fast(first)
             assert Encoded(probe, path, first, max_length=length, strategy=strategy, side=side).ids == [e.ids for e in theirs]
 
 

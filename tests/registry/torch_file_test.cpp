@@ -191,6 +191,7 @@ TEST_CASE("a pickle that makes no sense is an error that says where") {
   CHECK(contains(refusal("cos"), "ends too early"));
   CHECK(contains(refusal("NN\x93."), "not a string"));
   CHECK(contains(refusal("P1\n."), "opcode 80 is not known"));
+  if (test::kIsSanitized) return;  // who would count to millions, one value at a time
   CHECK(contains(refusal(std::string(size_t{5} << 20, ']')), "4 million values"));
 }
 
@@ -208,9 +209,11 @@ TEST_CASE("loops and deep nesting in a pickle do no harm") {
 TEST_CASE("a few bytes of a pickle, said again and again, do not take all memory") {
   constexpr size_t kMany = size_t{5} << 20;
   const auto refusal = [](const std::string& pickle) { return message_of<Error>([&] { parse_pickle(pickle); }); };
-  CHECK(contains(refusal(std::string(kMany, 'N') + "."), "more than 4 million values on top of each other"));
-  CHECK(contains(refusal("N" + std::string(kMany, '\x94') + "."), "notes more than 4 million values"));
-  CHECK(contains(refusal(std::string(kMany, '(') + "."), "begins more than 4 million groups"));
+  if (!test::kIsSanitized) {  // who would count to millions, one value at a time
+    CHECK(contains(refusal(std::string(kMany, 'N') + "."), "more than 4 million values on top of each other"));
+    CHECK(contains(refusal("N" + std::string(kMany, '\x94') + "."), "notes more than 4 million values"));
+    CHECK(contains(refusal(std::string(kMany, '(') + "."), "begins more than 4 million groups"));
+  }
   const std::string name = std::string("X\0\0\x01\0", 5) + std::string(65536, 'a') + std::string("\x94", 1);
   std::string names = name;
   for (int i = 0; i < 2000; ++i) names += std::string("h\0h\0\x93", 5);  // each is as long as two of it

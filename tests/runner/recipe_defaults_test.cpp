@@ -7,6 +7,7 @@
 #include "runner/model/recipe_loader.h"
 #include "tests/doctest.h"
 #include "tests/runner/recipe_support.h"
+#include "tests/sanitizers.h"
 #include "tests/temporary_folder.h"
 
 using namespace trainrun;  // NOLINT(google-build-using-namespace)
@@ -30,11 +31,13 @@ nlohmann::json explained(const LoadedRecipe& recipe) {
 }  // namespace
 
 TEST_CASE("a recipe with every default written out is the same job, and complete") {
+  constexpr size_t kEvery = test::kIsSanitized ? 4 : 1;  // what the recipes differ in is looked at elsewhere
   const TemporaryFolder folder;
+  size_t number = 0;
   for (const char* recipes : {"recipes", "tests/recipes/valid"}) {
     for (const auto& entry : std::filesystem::directory_iterator(recipes)) {
       const std::string path = entry.path().string();
-      if (!path.ends_with(".yaml") || !test::has_its_data(path)) continue;
+      if (!path.ends_with(".yaml") || !test::has_its_data(path) || number++ % kEvery != 0) continue;
       CAPTURE(path);
       const LoadedRecipe recipe = load(path);
       const std::string text = complete(recipe);
