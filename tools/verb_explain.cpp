@@ -107,8 +107,8 @@ void add_demand_options(CLI::App& verb, ExplainArguments& arguments) {
           throw CLI::ValidationError("--fits: expected a size such as 8GB or 512MiB, found '" + text + "'");
         }
       },
-      "measure whether the job fits into this much memory (8GB, 512MiB), and nothing of its time unless that is asked "
-      "for, too; exit code 3 if it does not");
+      "measure whether the job fits into this much memory (8GB, 512MiB), and no times unless --measure or --within is "
+      "given, too; exit code 3 if it does not fit");
   verb.add_option_function<std::string>(
       "--within",
       [&arguments](const std::string& text) {
