@@ -9,10 +9,9 @@ import time
 import pytest
 
 from tests.launch import launching
-from tests.program import CALLED
+from tests.program import BINARY, CALLED
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-BINARY = os.environ.get("TRAINRUN_BINARY", str(ROOT / "build/release/bin/trainrun"))
 RECIPE = "tests/recipes/digits_small.yaml"
 
 

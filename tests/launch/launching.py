@@ -13,10 +13,9 @@ import time
 import pytest
 
 from tests.forked import forked
-from tests.program import CALLED
+from tests.program import BINARY, CALLED
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-BINARY = os.environ.get("TRAINRUN_BINARY", str(ROOT / "build/release/bin/trainrun"))
 RECIPE = str(ROOT / "tests/recipes/digits_small.yaml")
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}  # however a launcher shares the cores, the sums are the same
 

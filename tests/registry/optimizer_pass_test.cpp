@@ -187,8 +187,9 @@ TEST_CASE("an optimizer's one pass gives what ATen's fused kernels give for clip
   for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
     for (const double weight_decay : {0.0, 0.01}) {
       for (const bool maximize : {false, true}) {
-        for (const bool flag : {false, true}) {                  // decoupled decay, Nesterov's momentum
-          if (test::kIsSanitized && flag != maximize) continue;  // the same loops take a while for them
+        // The flag: decoupled decay, Nesterov's momentum. The same loops take the sanitizers a while.
+        for (const bool flag : {false, true}) {
+          if (test::kIsSanitized && flag != maximize) continue;
           CAPTURE(weight_decay);
           CAPTURE(maximize);
           CAPTURE(flag);
@@ -268,7 +269,7 @@ TEST_CASE("an optimizer's one walk gives what ATen's operations on lists give fo
   for (const std::string& yaml : kWalkedOptimizers) {
     CAPTURE(yaml);
     for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
-      if (test::kIsSanitized && dtype == at::kDouble) continue;  // the same template takes a while for them
+      if (test::kIsSanitized && dtype == at::kDouble) continue;  // the same template takes them a while
       CAPTURE(dtype);
       CHECK(are_identical(trained(yaml, dtype, true), trained(yaml, dtype, false)));
     }

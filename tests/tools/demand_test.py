@@ -22,7 +22,7 @@ def explain(*arguments, code=0, program=CALLED):
 
 
 def test_the_peak_is_that_of_a_run_within_a_tenth_and_what_is_advised_for_less_memory_fits_when_it_is_followed(tmp_path):
-    """Each call rehearses the job for seconds, so its answer is asked for once."""
+    """Each call rehearses the job, so its answer is asked for once."""
     peak = peak_memory([BINARY, *LARGE, f"output_dir={tmp_path}/run", "--quiet"], cwd=ROOT)
     found = json.loads(explain(*LARGE, "--fits", f"{int(1.15 * peak)}B", "--json", program=BINARY))["demand"]
     whole = found["peak_bytes"]
