@@ -148,23 +148,42 @@ const T* nothing() {
   return zeros;
 }
 
+/// The first `count` numbers of each of kPixels pixels, and zeros after them, so that all can be read.
+template <int kPixels, class T>
+struct PartOfPixels {
+  alignas(64) T numbers[kPixels][kLanes];
+  T* pixels[kPixels];
+
+  void take(const T* const* from, int64_t first, int64_t count) {
+    for (int k = 0; k < kPixels; ++k) {
+      put<true>(numbers[k], get<false>(from[k] + first, count), kLanes);
+      pixels[k] = numbers[k];
+    }
+  }
+  void give(T* const* to, int64_t first, int64_t count) const {
+    for (int k = 0; k < kPixels; ++k) put<false>(to[k] + first, get<true>(numbers[k], kLanes), count);
+  }
+};
+
 template <const auto& kMatrix, class T>
 void expand(const T* images, const Grid& grid, WinogradTiles tiles, int64_t channels, const WinogradPoints& to) {
-  const T* pixels[kMatrix.cols * kMatrix.cols];
+  constexpr int kPixels = kMatrix.cols * kMatrix.cols;
+  const T* pixels[kPixels];
+  PartOfPixels<kPixels, T> part;
+  const int64_t together = to.row % kPanel == 0 ? kPanel : 16;
+  const int64_t end = (channels + together - 1) / together * together;
   for (int64_t t = 0; t < tiles.count; ++t) {
     grid.addresses<kMatrix.cols>(images, tiles.first + t, nothing<T>(), pixels);
-    const auto expand_some = [&](int64_t c, auto all) TRAINRUN_INLINE {
+    for (int64_t c = 0; c < end; c += kLanes) {
+      const bool is_whole = c + kLanes <= channels;
+      if (!is_whole) part.take(pixels, c, channels - c);
+      const T* const* const from = is_whole ? pixels : part.pixels;
+      const int64_t first = is_whole ? c : 0;
       float* const at = to.at + c / to.row * to.part_step + t * to.row_step + c % to.row;
       transform<kMatrix>(
-          [&](auto i, auto j)
-              TRAINRUN_INLINE { return get<all.value != 0>(pixels[i * kMatrix.cols + j] + c, channels - c); },
+          [&](auto i, auto j) TRAINRUN_INLINE { return get<true>(from[i * kMatrix.cols + j] + first, kLanes); },
           [&](auto i, auto j, Floats x) TRAINRUN_INLINE { store_all(at + (i * kMatrix.rows + j) * to.point_step, x); });
-    };
-    int64_t c = 0;
-    for (; c + kLanes <= channels; c += kLanes) expand_some(c, Constant<1>{});
-    const int64_t together = to.row % kPanel == 0 ? kPanel : 16;
-    const int64_t end = (channels + together - 1) / together * together;
-    for (; c < end; c += kLanes) expand_some(c, Constant<0>{});
+    }
   }
 }
 
@@ -172,13 +191,14 @@ void expand(const T* images, const Grid& grid, WinogradTiles tiles, int64_t chan
 template <class OfTile, bool kBackward, class T>
 void put_outputs(const WinogradShape& s, const float* sums, int64_t sums_step, const float* bias, WinogradTiles tiles,
                  int64_t first_output, T* to) {
-  constexpr int kSize = kBackward ? OfTile::side : OfTile::outputs;
+  constexpr int kSize = kBackward ? OfTile::side : OfTile::outputs, kPixels = kSize * kSize;
   const Grid grid = kBackward ? input_grid<OfTile>(s) : output_grid<OfTile>(s);
   const int64_t width = grid.channels - first_output < kPanel ? grid.channels - first_output : kPanel;
   const int64_t tiles_of_image = s.tiles_high * s.tiles_wide;
   const int64_t pixels_of_image = grid.height * grid.width;
   T outside[kPanel] = {};
-  T* pixels[kSize * kSize];
+  T* pixels[kPixels];
+  PartOfPixels<kPixels, T> part;
   T* const images = to + first_output;
   for (int64_t t = 0; t < tiles.count; ++t) {
     const int64_t tile = tiles.first + t;
@@ -189,26 +209,26 @@ void put_outputs(const WinogradShape& s, const float* sums, int64_t sums_step, c
       }
     }
     grid.addresses<kSize>(images, tile, static_cast<T*>(outside), pixels);
-    const auto put_some = [&](int64_t lane, auto all) TRAINRUN_INLINE {
-      constexpr bool kAll = all.value != 0;
+    for (int64_t lane = 0; lane < width; lane += kLanes) {
+      const bool is_whole = lane + kLanes <= width;
+      if (!is_whole) part.take(pixels, lane, width - lane);
+      T* const* const places = is_whole ? pixels : part.pixels;
+      const int64_t first = is_whole ? lane : 0;
       const float* const from = sums + t * kPanel + lane;
-      const int64_t count = width - lane;
-      const Floats added = bias ? get<kAll>(bias + first_output + lane, count) : Floats{};
+      const Floats added = bias ? load(bias + first_output + lane, width - lane) : Floats{};
       const auto take = [&](auto i, auto j)
                             TRAINRUN_INLINE { return load_all(from + (i * OfTile::side + j) * sums_step); };
       const auto give = [&](auto i, auto j, Floats x) TRAINRUN_INLINE {
-        T* const at = pixels[i * kSize + j] + lane;
-        put<kAll>(at, x + (kBackward ? get<kAll>(at, count) : added), count);
+        T* const at = places[i * kSize + j] + first;
+        put<true>(at, x + (kBackward ? get<true>(at, kLanes) : added), kLanes);
       };
       if constexpr (kBackward) {
         transform<OfTile::Forward::input_gradient>(take, give);
       } else {
         transform<OfTile::Forward::output>(take, give);
       }
-    };
-    int64_t lane = 0;
-    for (; lane + kLanes <= width; lane += kLanes) put_some(lane, Constant<1>{});
-    for (; lane < width; lane += kLanes) put_some(lane, Constant<0>{});
+      if (!is_whole) part.give(pixels, lane, width - lane);
+    }
   }
 }
 

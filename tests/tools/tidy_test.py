@@ -78,6 +78,8 @@ def test_sources_are_checked_with_more_macros_and_folders_than_their_own_but_not
     ("enum { \n  kMark = 1,\n};\n", "constexpr int kMark = 2;\n", False),
     ("using test::used;\n", "int used() { return 1; }\n", False),
     ("using std::used;\n", "int used() { return 1; }\n", False),
+    ("using Kind = int;\n", "using Kind = int;\n", True),
+    ("using Kind = int;\n", "using Kind = char;\n", False),
 ])  # fmt: skip
 def test_sources_that_declare_the_same_for_themselves_are_not_checked_as_one(tree, first, second, together):
     unit = tidy.Unit()

@@ -9,6 +9,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 # What stands at the beginning of a line declares something; clang-format indents the rest.
 TYPE = re.compile(r"^(?:template <.*> )?(?:struct|class|enum class|using|concept) (\w+)(?=[ ;{=])", re.MULTILINE)
 VALUE = re.compile(r"^(?:static |inline |constexpr |const )*[\w:<>,&*]+(?:, [\w:<>,&*]+)*[ &*](\w+)(?: =|\[|\{|;)", re.MULTILINE)
+ALIAS = re.compile(r"^using (\w+) = ([^;]+);", re.MULTILINE)
 USING = re.compile(r"^using (?:at|c10|std|torch)::(?:\w+::)*(\w+);", re.MULTILINE)
 OF_TESTS = re.compile(r"^using test::(\w+);", re.MULTILINE)
 FORWARD = re.compile(r"^(?:template <.*> )?(?:struct|class|enum class) \w+;", re.MULTILINE)
@@ -16,7 +17,7 @@ ENUMERATOR = re.compile(r"^  (k[A-Z]\w*)(?= =|,|$)", re.MULTILINE)
 ENUMERATION = re.compile(r"^enum (?!class)\w+(?: : \w+)? \{([^}]*)\};", re.MULTILINE)
 FUNCTION = re.compile(r"^(?=\S)[\w:<>,&* ]+[ &*](\w+)\(", re.MULTILINE)
 # Declared by many, as something that may be declared again.
-ANYWHERE = {"Clock", "Kind", "Words", "fs", "namespace"}
+ANYWHERE = {"fs", "namespace"}
 
 
 @functools.cache
@@ -39,14 +40,15 @@ def with_headers(source: pathlib.Path) -> list[pathlib.Path]:
 
 
 @functools.cache
-def declared(source: pathlib.Path) -> dict[str, pathlib.Path]:
-    """What a source and its headers seem to declare, and where; of functions that headers declare, only that they do:
-    others may overload them."""
+def declared(source: pathlib.Path) -> dict[str, pathlib.Path | str]:
+    """What a source and its headers seem to declare, and where; of another name for a type, which type; of functions
+    that headers declare, only that they do: others may overload them."""
     found = {}
     for path in reversed(with_headers(source)):
         text = FORWARD.sub("", path.read_text(errors="replace"))
         names = {*TYPE.findall(text), *VALUE.findall(text)} - ANYWHERE
-        found = dict.fromkeys(names, path) | found
+        aliases = {name: target for name, target in ALIAS.findall(text) if name in names}
+        found = dict.fromkeys(names, path) | aliases | found
         if path.suffix == ".h":
             found |= dict.fromkeys(FUNCTION.findall(text), pathlib.Path("some header"))
     text = source.read_text()
