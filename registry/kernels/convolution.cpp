@@ -113,7 +113,7 @@ bool winograd_pays(const ConvolutionSizes& s, bool is_bfloat16) {
   if (s.images > 0 && s.images * s.out_height * s.out_width < kFewestOutputs) return false;
   const double work = winograd_work(*tile, s.out_height, s.out_width);
   const int64_t fewest = std::min(s.channels, s.filters);
-  if (s.stride != 1) return best_cpu_path() == CpuPath::kAvx2 && !is_bfloat16 && fewest >= 32 && work <= 0.75;
+  if (s.stride != 1) return !is_bfloat16 && fewest >= 32 && work <= 0.75;
   return is_bfloat16 ? fewest >= 64 && work <= 0.3 : fewest >= 32 && work <= 0.5;
 }
 

@@ -18,8 +18,8 @@ struct ConvolutionSizes {
 };
 
 /// Whether Winograd's algorithm is quicker than oneDNN's direct one on this processor: a rule of the sizes alone, so that
-/// a job computes the same on every start. From measurements on AMD's Zen 4, of stride 2 on Zen 3 with AVX2, the only
-/// instructions for which it was measured (tools/bench/convolutions.cpp).
+/// a job computes the same on every start. From measurements on AMD's Zen 4 and Zen 3, of stride 2 in float32 only
+/// (tools/bench/convolutions.cpp, `trainrun profile`).
 bool winograd_pays(const ConvolutionSizes& sizes, bool is_bfloat16);
 
 /// conv2d(x, weight, bias, stride, padding) of x [N, C, H, W] and weight [K, C, taps, taps]; `bias` [K] may be undefined.
@@ -30,7 +30,8 @@ at::Tensor fast_conv2d(const at::Tensor& x, const at::Tensor& weight, const at::
                        std::array<int64_t, 2> padding);
 
 /// Whether a convolution of 1x1 of any stride is quicker as one product of matrices than by oneDNN on this processor: a
-/// rule of the sizes alone; `points` are those of an output image. From measurements on AMD's Zen 3 with AVX2 (`trainrun profile`); with AVX-512 it was not measured, and oneDNN computes.
+/// rule of the sizes alone; `points` are those of an output image. From measurements on AMD's Zen 3 with AVX2 and Zen 4
+/// with AVX-512 (`trainrun profile`).
 bool point_product_pays(int64_t channels, int64_t filters, int64_t points);
 
 /// conv2d(x, weight, bias, stride) of x [N, C, H, W] and weight [K, C, 1, 1]; `bias` [K] may be undefined. Where x is a

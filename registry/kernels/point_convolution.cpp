@@ -119,7 +119,10 @@ bool is_point_product(const at::Tensor& x, const at::Tensor& weight, const at::T
 
 bool point_product_pays(int64_t channels, int64_t filters, int64_t points) {
   constexpr int64_t kFewestChannels = 16, kFewestPoints = 4;
-  return best_cpu_path() == CpuPath::kAvx2 && std::min(channels, filters) >= kFewestChannels && points >= kFewestPoints;
+  const int64_t fewest = std::min(channels, filters);
+  if (best_cpu_path() == CpuPath::kGeneric || fewest < kFewestChannels || points < kFewestPoints) return false;
+  constexpr int64_t kSmallImage = 100, kManyChannels = 128;  // else oneDNN's kernel for AVX-512 is as quick, or quicker
+  return best_cpu_path() == CpuPath::kAvx2 || points <= kSmallImage || fewest >= kManyChannels;
 }
 
 at::Tensor point_conv2d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,

@@ -177,8 +177,8 @@ TEST_CASE("fast_conv2d of stride 2 gives conv2d's output and gradients but for r
     CHECK(error_of(ours[i], theirs[i].to(at::kDouble)) < 3e-6);
     CHECK(ours[i].strides() == theirs[i].strides());
   }
-  CHECK(at::equal(ours[0], theirs[0]) == (best_cpu_path() != CpuPath::kAvx2));
-  CHECK(winograd_pays({64, 64, 3, 3, 2, 8, 8, 8}, false) == (best_cpu_path() == CpuPath::kAvx2));
+  CHECK(at::equal(ours[0], theirs[0]) == (best_cpu_path() == CpuPath::kGeneric));
+  CHECK(winograd_pays({64, 64, 3, 3, 2, 8, 8, 8}, false) == (best_cpu_path() != CpuPath::kGeneric));
   CHECK_FALSE(winograd_pays({64, 64, 3, 3, 2, 8, 8, 8}, true));   // bfloat16
   CHECK_FALSE(winograd_pays({64, 64, 3, 3, 3, 8, 8, 8}, false));  // stride 3
   CHECK_FALSE(winograd_pays({64, 64, 3, 3, 2, 9, 9, 8}, false));  // tiles of 16 or 12 outputs, of which many are unused
