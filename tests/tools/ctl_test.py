@@ -40,6 +40,12 @@ def end(job):
     job.wait()
 
 
+def stop(job):
+    job.send_signal(signal.SIGTERM)
+    job.stdout.read()
+    assert job.wait() == 128 + signal.SIGTERM
+
+
 @contextlib.contextmanager
 def running(folder, *arguments):
     job = start(folder, *LONG, "training={max_steps: 1000000}", *arguments)
@@ -188,21 +194,18 @@ def test_mistakes_are_told_without_a_run(tmp_path, words, why):
 def test_a_resumed_run_repeats_a_change_exactly(tmp_path):
     """One run goes on after the change to its end. The other is stopped before that step, makes the change as the history says, is killed,
     and goes on from a checkpoint that has it."""
-    length = ["training={num_epochs: 1000, max_steps: 1800}", WARMUP, "evaluation.every=null", "checkpoint.every=500", "logging.every_steps=10"]
+    length = ["training={num_epochs: 1000, max_steps: 6000}", WARMUP, "evaluation.every=null", "checkpoint.every=500", "logging.every_steps=10"]
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    job = start(whole, *length, until="step 300/")
+    job = start(whole, *length, until="step 1000/")
     ctl(whole, "set", "optimizer.lr=1e-3")
     job.stdout.read()
     assert job.wait() == 0
     (change,) = history(whole)
-    assert change["step"] >= 300
-    job = start(parts, *length)
-    job.send_signal(signal.SIGTERM)
-    job.stdout.read()
-    assert job.wait() == 128 + signal.SIGTERM
+    assert change["step"] >= 1000
+    stop(start(parts, *length))
     assert max(line["step"] for line in lines_of(parts)) < change["step"]
     shutil.copy(whole / "recipe_history.jsonl", parts)
-    job = start(parts, *length, until="step 1600/")
+    job = start(parts, *length, until=f"step {change['step'] // 10 * 10 + 1100}/")
     end(job)
     assert json.loads((parts / "checkpoints/latest/state.json").read_text())["changes"] == [change]
     said = finish(parts, *length)
@@ -216,20 +219,19 @@ def test_a_resumed_run_repeats_a_change_exactly(tmp_path):
 def test_all_ranks_make_a_change_after_the_same_step(tmp_path):
     """Two ranks with different learning rates would have different weights, and so would a run that goes on."""
     folder = tmp_path / "run"
-    length = ["training={num_epochs: 1000, max_steps: 1000}", "evaluation.every=null", "logging.every_steps=10", "checkpoint.every=500", "distributed_type=MULTI_CPU", "num_processes=2"]
-    job = start(folder, *length, until="step 100/")
+    ranks = [*LONG, "distributed_type=MULTI_CPU", "num_processes=2"]
+    job = start(folder, *ranks, until="step 1000/")
     ctl(folder, "set", "optimizer.lr=1e-4")
-    job.stdout.read()
-    assert job.wait() == 0
     (change,) = history(folder)
+    wait_for(job, f"step {change['step'] // 10 * 10 + 100}/")
+    stop(job)
     assert {line["train/lr"] for line in lines_of(folder) if line["step"] > change["step"]} == {1e-4}
     other = tmp_path / "other"
-    job = start(other, *length)
-    job.send_signal(signal.SIGTERM)
-    job.stdout.read()
-    job.wait()
+    stop(start(other, *ranks))
+    assert max(line["step"] for line in lines_of(other)) < change["step"]
     shutil.copy(folder / "recipe_history.jsonl", other)
-    finish(other, *length)
+    last = json.loads((folder / "checkpoints/latest/state.json").read_text())["step"]
+    finish(other, *ranks, f"training.max_steps={last}")
     assert (other / "checkpoints/latest/model.safetensors").read_bytes() == (folder / "checkpoints/latest/model.safetensors").read_bytes()
 
 
