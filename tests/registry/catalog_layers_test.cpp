@@ -310,7 +310,7 @@ TEST_CASE(
     CAPTURE(item.first);
     const auto known = layer_examples().find(item.first);
     const ComponentExample example = known == layer_examples().end() ? ComponentExample{} : known->second;
-    torch::manual_seed(5);  // LibTorch's own seed is another in each process, and some draws round further apart
+    torch::manual_seed(5);  // some draws round further apart
     // Numbers that bfloat16 holds, so that none of them lies on another side of a threshold there.
     const at::Tensor x = example.dtype == at::kFloat ? at::rand(example.shape).to(at::kBFloat16).to(at::kFloat)
                                                      : at::ones(example.shape, example.dtype);

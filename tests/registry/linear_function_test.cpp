@@ -128,7 +128,7 @@ void check_linear_function(const LinearInputs& in, bool is_half, CpuPath path) {
 }  // namespace
 
 TEST_CASE("a Linear as one node: random sizes equal float64 on every path and with any number of threads") {
-  at::manual_seed(17);      // LibTorch's own seed is another in each process
+  at::manual_seed(17);
   std::mt19937 random(17);  // NOLINT(bugprone-random-generator-seed): the same on every run
   const auto from = [&](int64_t least, int64_t most) {
     return least + static_cast<int64_t>(random() % static_cast<uint64_t>(most - least + 1));
