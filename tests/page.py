@@ -87,6 +87,37 @@ def end_with(connection: socket.socket) -> None:
     os.killpg(0, signal.SIGKILL)
 
 
+def left_over() -> dict[int, str]:
+    """The processes of this page's session that still run beside it: number and command."""
+    found = {}
+    for number in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        try:
+            with open(f"/proc/{number}/stat") as file:
+                state, _, _, session = file.read().rsplit(")", 1)[1].split()[:4]
+            with open(f"/proc/{number}/cmdline") as file:
+                command = file.read().replace("\0", " ").strip()
+        except OSError:  # it has ended meanwhile
+            continue
+        if int(session) == os.getpid() and number != os.getpid() and state not in "ZX":
+            found[number] = command
+    return found
+
+
+def end_what_is_left() -> bool:
+    """A process that a test left behind would slow down, or disturb, the pages after this one. Whether there was none."""
+    import contextlib
+    import time
+
+    deadline = time.monotonic() + 2
+    while (left := left_over()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    for number, command in left.items():
+        print(f"a test of this page left process {number} behind, which is killed: {command[:200]}")
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(number, signal.SIGKILL)
+    return not left
+
+
 def serve_page(connection: socket.socket) -> None:
     import threading
     import traceback
@@ -102,6 +133,7 @@ def serve_page(connection: socket.socket) -> None:
         status = run_pytest(request["file"], request["first"], request["num_parts"], request["options"])
     except BaseException:
         traceback.print_exc()
+    status = status if end_what_is_left() else status or 1
     sys.stdout.flush()
     sys.stderr.flush()
     connection.send(bytes([status]))

@@ -249,10 +249,11 @@ void RunChanges::heed(bool is_asked) {
   const std::vector<RunChange> changes = changes_from(json::parse(shared));
   for (const RunChange& change : changes) make(change);
   if (changes.empty() || !job_.is_main()) return;
-  write_history();
+  const std::string fault = write_history();
   json all = json::array();
   for (const RunChange& change : job_.progress.changes) all.push_back(to_json(change));
   job_.control->set_changes(std::move(all));
+  for (const auto& [command, text] : std::exchange(to_confirm_, {})) job_.control->answer(command, true, text + fault);
 }
 
 std::vector<RunChange> RunChanges::asked_changes() {
@@ -290,7 +291,7 @@ std::vector<RunChange> RunChanges::asked_changes() {
       changes.push_back(
           {step, static_cast<int64_t>(std::time(nullptr)), key, before, value, changeable(key)->of_recipe(job_)});
     }
-    job_.control->answer(command, true, "from step " + std::to_string(step + 1) + " on: " + said);
+    to_confirm_.emplace_back(command, "from step " + std::to_string(step + 1) + " on: " + said);
   }
   return changes;
 }
@@ -313,15 +314,18 @@ void RunChanges::make(const RunChange& change) {
     spdlog::info("{} later changes of {} that were made before the resume are not made again", dropped, change.key);
 }
 
-void RunChanges::write_history() const {
+std::string RunChanges::write_history() const {
   std::string text;
   for (const std::vector<RunChange>* changes : {&job_.progress.changes, &job_.later_changes}) {
     for (const RunChange& change : *changes) text += to_json(change).dump() + "\n";
   }
   try {
     write_file_atomically(job_.folder->path() + "/" + kRecipeHistory, text);
+    return "";
   } catch (const FileError& error) {  // checkpoints have it, too
-    spdlog::warn("trainrun ctl: the change is not in the history: {}", error.what());
+    const std::string fault = std::string("the change is not in the history: ") + error.what();
+    spdlog::warn("trainrun ctl: {}", fault);
+    return "; " + fault;
   }
 }
 

@@ -1,15 +1,16 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "runner/control/control.h"
 #include "runner/train/live_profile.h"
 #include "runner/train/run_change.h"
 
 namespace trainrun {
 
 class Job;
-struct ControlCommand;
 
 /// Makes a change effective, on every rank; nothing where the recipe says another value by now than it did then. Returns
 /// what is to be said about it.
@@ -20,16 +21,18 @@ std::string apply_change(Job& job, const RunChange& change);
 class RunChanges {
  public:
   explicit RunChanges(Job& job) : job_(job) {}
-  /// After a step. `is_asked`: rank 0 has commands; all ranks know that.
+  /// After a step. `is_asked`: rank 0 has commands; all ranks know that. Whoever asked is answered when the change is made
+  /// and in the history.
   void heed(bool is_asked);
 
  private:
   std::vector<RunChange> asked_changes();
   void make(const RunChange& change);
-  void write_history() const;
+  std::string write_history() const;  // "", or what is to be said after an answer
 
   Job& job_;
   LiveProfile profile_;
+  std::vector<std::pair<ControlCommand, std::string>> to_confirm_;  // on rank 0, until the change is made
 };
 
 }  // namespace trainrun

@@ -17,10 +17,20 @@ from tests.program import BINARY, CALLED
 
 LONG = ["training={num_epochs: 1000000}", "evaluation.every=null", "checkpoint.every=1000000", "logging.every_steps=10"]
 WARMUP = "scheduler={type: LinearWithWarmup, warmup_steps: 50}"
+STARTED = []  # by the test that runs
+
+
+@pytest.fixture(autouse=True)
+def no_job_outlives_its_test():
+    """These jobs do not end of themselves; whatever the test finds, they are ended."""
+    yield
+    while STARTED:
+        end(STARTED.pop())
 
 
 def start(folder, *arguments, until="step 10/"):
     job = subprocess.Popen([BINARY, "tests/recipes/digits_small.yaml", f"output_dir={folder}", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    STARTED.append(job)
     wait_for(job, until)
     return job
 
@@ -233,6 +243,15 @@ def test_all_ranks_make_a_change_after_the_same_step(tmp_path):
     last = json.loads((folder / "checkpoints/latest/state.json").read_text())["step"]
     finish(other, *ranks, f"training.max_steps={last}")
     assert (other / "checkpoints/latest/model.safetensors").read_bytes() == (folder / "checkpoints/latest/model.safetensors").read_bytes()
+
+
+def test_a_change_is_answered_when_it_is_in_the_history(run):
+    folder, _ = run
+    (folder / "recipe_history.jsonl").mkdir()  # which cannot be replaced by a file
+    said = ctl(folder, "set", "optimizer.lr=1e-4")
+    assert re.match(r"from step \d+ on: optimizer.lr is 1e-4, it was 0.003; the change is not in the history: .*recipe_history.jsonl.*: Is a directory\n", said)
+    (change,) = json.loads(ctl(folder, "status"))["changes"]
+    assert (change["key"], change["value"]) == ("optimizer.lr", "1e-4")
 
 
 def test_steps_are_profiled(run):
