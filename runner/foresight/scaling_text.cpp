@@ -15,7 +15,7 @@ constexpr size_t kMostSamples = 8;  // that are shown by number
 constexpr double kMicro = 1e6;
 constexpr double kGiga = 1e9;
 
-std::string bytes_cell(int64_t bytes) { return trainrun::bytes_text(static_cast<double>(bytes)); }
+std::string text_of_bytes(int64_t bytes) { return trainrun::bytes_text(static_cast<double>(bytes)); }
 
 std::string shared_text(const ScalePlan& plan) {
   switch (plan.stage) {
@@ -40,7 +40,7 @@ std::string held_table(const ScalePlan& plan, const std::optional<DryRun>& found
   TextTable table({Align::kLeft, Align::kRight, Align::kRight, Align::kRight});
   table.add({"rank " + grouped(plan.options.rank) + " keeps between steps", "", "bytes", found ? "dry run" : ""});
   const auto add = [&](const std::string& name, int64_t HeldBytes::* part) {
-    table.add({"  " + name, bytes_cell(plan.held.*part), grouped(plan.held.*part),
+    table.add({"  " + name, text_of_bytes(plan.held.*part), grouped(plan.held.*part),
                found ? grouped(found->resources.held.*part) : ""});
   };
   add("parameters", &HeldBytes::parameters);
@@ -48,8 +48,8 @@ std::string held_table(const ScalePlan& plan, const std::optional<DryRun>& found
   add("optimizer state", &HeldBytes::optimizer_state);
   if (plan.num_units > 0) {
     table.add({"gathered at one time, at most (" + grouped(plan.num_units) + " units)", "", "", ""});
-    table.add({"  parameters", bytes_cell(plan.gathered_bytes), grouped(plan.gathered_bytes), ""});
-    table.add({"  gradients", bytes_cell(plan.whole_gradients_bytes), grouped(plan.whole_gradients_bytes), ""});
+    table.add({"  parameters", text_of_bytes(plan.gathered_bytes), grouped(plan.gathered_bytes), ""});
+    table.add({"  gradients", text_of_bytes(plan.whole_gradients_bytes), grouped(plan.whole_gradients_bytes), ""});
   }
   return table.to_string();
 }
@@ -57,7 +57,7 @@ std::string held_table(const ScalePlan& plan, const std::optional<DryRun>& found
 void add_lines(TextTable& table, const std::vector<TrafficLine>& lines, int64_t world_size) {
   for (const TrafficLine& line : lines) {
     table.add({"  " + line.purpose, line.operation, grouped(line.calls), grouped(line.bytes),
-               bytes_cell(std::llround(sent_bytes(line, world_size)))});
+               text_of_bytes(std::llround(sent_bytes(line, world_size)))});
   }
 }
 
@@ -101,7 +101,7 @@ std::string found_table(const ScalePlan& plan, const DryRun& found) {
   }
   if (numbers.size() < found.samples.size()) numbers.emplace_back("...");
   return table.to_string() + "  " + grouped(found.num_samples) + " samples seen, the first batch " + join(numbers) +
-         "; most resident memory " + bytes_cell(found.peak_resident_bytes) +
+         "; most resident memory " + text_of_bytes(found.peak_resident_bytes) +
          "\n  no other rank took part: losses and weights of a dry run mean nothing" +
          (plan.num_units > 0 ? " (sharded parameters are\n  this rank's part in every place)" : "") + "\n";
 }
@@ -113,7 +113,7 @@ std::string samples_text(const ScalePlan& plan) {
       grouped(share.per_epoch) + " for each rank in an epoch, " + grouped(share.steps_per_epoch) + " steps";
   if (share.added > 0) text += "; " + grouped(share.added) + " are repeated, so that all ranks have the same number";
   if (share.left_out > 0) text += "; " + grouped(share.left_out) + " are left out by drop_last";
-  return text + "; their order takes " + bytes_cell(share.order_bytes) + " of memory as an epoch begins";
+  return text + "; their order takes " + text_of_bytes(share.order_bytes) + " of memory as an epoch begins";
 }
 
 std::string link_text(const Link& link) {

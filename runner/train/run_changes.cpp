@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <ctime>
 #include <functional>
+#include <utility>
 
 #include "registry/formats/files/file_io.h"
 #include "registry/language/codec.h"
@@ -219,6 +220,12 @@ std::string value_now(const Job& job, const std::string& key) {
 
 }  // namespace
 
+/// What rank 0 is asked to change, and what whoever asked is told once that is done.
+struct RunChanges::Asked {
+  std::vector<RunChange> changes;
+  std::vector<std::pair<ControlCommand, std::string>> answers;
+};
+
 std::string apply_change(Job& job, const RunChange& change) {
   const std::string what = change.key + ", which trainrun ctl changed from " + change.before + " to " + change.value +
                            " after step " + std::to_string(change.step) + ",";
@@ -244,7 +251,8 @@ void RunChanges::heed(bool is_asked) {
   }
   if (!is_asked) return;
   json asked = json::array();
-  for (const RunChange& change : asked_changes()) asked.push_back(to_json(change));
+  const auto [own_changes, answers] = asked_changes();
+  for (const RunChange& change : own_changes) asked.push_back(to_json(change));
   const std::string shared = job_.group->share_text(asked.dump(), "changes by trainrun ctl");
   const std::vector<RunChange> changes = changes_from(json::parse(shared));
   for (const RunChange& change : changes) make(change);
@@ -253,12 +261,12 @@ void RunChanges::heed(bool is_asked) {
   json all = json::array();
   for (const RunChange& change : job_.progress.changes) all.push_back(to_json(change));
   job_.control->set_changes(std::move(all));
-  for (const auto& [command, text] : std::exchange(to_confirm_, {})) job_.control->answer(command, true, text + fault);
+  for (const auto& [command, text] : answers) job_.control->answer(command, true, text + fault);
 }
 
-std::vector<RunChange> RunChanges::asked_changes() {
-  std::vector<RunChange> changes;
-  if (!job_.control) return changes;
+RunChanges::Asked RunChanges::asked_changes() {
+  Asked asked;
+  if (!job_.control) return asked;
   const int64_t step = job_.progress.step;
   for (const ControlCommand& command : job_.control->take()) {
     if (command.kind == ControlCommand::Kind::kProfile) {
@@ -288,12 +296,12 @@ std::vector<RunChange> RunChanges::asked_changes() {
       const std::string before = value_now(job_, key);
       said += (said.empty() ? "" : ", ") + key + " is " + value + ", it was " + before;
       if (key == kLr) said += lateness(job_, value);
-      changes.push_back(
+      asked.changes.push_back(
           {step, static_cast<int64_t>(std::time(nullptr)), key, before, value, changeable(key)->of_recipe(job_)});
     }
-    to_confirm_.emplace_back(command, "from step " + std::to_string(step + 1) + " on: " + said);
+    asked.answers.emplace_back(command, "from step " + std::to_string(step + 1) + " on: " + said);
   }
-  return changes;
+  return asked;
 }
 
 void RunChanges::make(const RunChange& change) {

@@ -1,10 +1,8 @@
 #pragma once
 
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "runner/control/control.h"
 #include "runner/train/live_profile.h"
 #include "runner/train/run_change.h"
 
@@ -26,13 +24,13 @@ class RunChanges {
   void heed(bool is_asked);
 
  private:
-  std::vector<RunChange> asked_changes();
+  struct Asked;
+  Asked asked_changes();
   void make(const RunChange& change);
-  std::string write_history() const;  // "", or what is to be said after an answer
+  std::string write_history() const;  // returns "", or what is to be said after an answer
 
   Job& job_;
   LiveProfile profile_;
-  std::vector<std::pair<ControlCommand, std::string>> to_confirm_;  // on rank 0, until the change is made
 };
 
 }  // namespace trainrun

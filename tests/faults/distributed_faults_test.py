@@ -53,13 +53,6 @@ def wait_until_training(folder, launcher):
         time.sleep(0.02)
 
 
-def is_alive(pid: int) -> bool:
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
 @pytest.mark.parametrize("exchange", EXCHANGES)
 @pytest.mark.parametrize("victim", [0, 1, 2])
 def test_a_killed_rank_ends_the_job_and_is_named(tmp_path, victim, exchange):
@@ -71,7 +64,7 @@ def test_a_killed_rank_ends_the_job_and_is_named(tmp_path, victim, exchange):
     _, stderr = launcher.communicate(timeout=60)
     assert launcher.returncode == 128 + signal.SIGKILL
     assert f"rank {victim} was killed by signal 9" in stderr
-    assert not any(is_alive(pid) for pid in ranks.values())
+    assert not any(launching.is_alive(pid) for pid in ranks.values())
 
 
 @pytest.mark.parametrize("exchange", EXCHANGES)
@@ -85,7 +78,7 @@ def test_a_rank_that_hangs_is_named_within_the_timeout(tmp_path, exchange):
     assert launcher.returncode != 0
     assert "rank 1 has not answered since step" in stderr
     assert time.monotonic() - begin < 40
-    assert not any(is_alive(pid) for pid in ranks.values())
+    assert not any(launching.is_alive(pid) for pid in ranks.values())
 
 
 STOPPED = ["training={num_epochs: 16}", "checkpoint.every=100", "evaluation.every=null"]
@@ -121,7 +114,7 @@ def test_a_killed_launcher_takes_its_ranks_along(tmp_path):
     launcher.kill()
     launcher.communicate()
     deadline = time.monotonic() + 10
-    while any(is_alive(pid) for pid in ranks.values()):
+    while any(launching.is_alive(pid) for pid in ranks.values()):
         assert time.monotonic() < deadline
         time.sleep(0.05)
 

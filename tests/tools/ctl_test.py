@@ -1,7 +1,6 @@
 """`trainrun ctl` and `trainrun top`: a run is looked at, saved, stopped, profiled and changed while it goes on, and what was changed is
 repeated exactly by a resumed run."""
 
-import contextlib
 import json
 import os
 import re
@@ -56,15 +55,6 @@ def stop(job):
     assert job.wait() == 128 + signal.SIGTERM
 
 
-@contextlib.contextmanager
-def running(folder, *arguments):
-    job = start(folder, *LONG, "training={max_steps: 1000000}", *arguments)
-    try:
-        yield job
-    finally:
-        end(job)
-
-
 def finish(folder, *arguments, status=0):
     done = subprocess.run([CALLED, "tests/recipes/digits_small.yaml", f"output_dir={folder}", *arguments], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == status, done.stdout + done.stderr
@@ -80,9 +70,7 @@ def ctl(folder, *words, status=0):
 @pytest.fixture(name="run")
 def run_that_goes_on(tmp_path):
     folder = tmp_path / "run"
-    job = start(folder, *LONG)
-    yield folder, job
-    end(job)
+    return folder, start(folder, *LONG)
 
 
 def lines_of(folder):
@@ -165,9 +153,8 @@ def test_what_cannot_be_changed_is_refused_with_the_reason(run, words, why):
 
 
 def test_a_scheduler_with_its_own_rate_is_not_overruled(tmp_path):
-    job = start(tmp_path / "run", "training={num_epochs: 1000000}", "logging.every_steps=10", "scheduler={type: ReduceLROnPlateau, monitor: eval/loss, mode: min}")
+    start(tmp_path / "run", "training={num_epochs: 1000000}", "logging.every_steps=10", "scheduler={type: ReduceLROnPlateau, monitor: eval/loss, mode: min}")
     assert "ReduceLROnPlateau keeps a learning rate of its own" in ctl(tmp_path / "run", "set", "optimizer.lr=1", status=1)
-    end(job)
 
 
 @pytest.mark.parametrize("scheduler, type_", [
@@ -177,18 +164,18 @@ def test_a_scheduler_with_its_own_rate_is_not_overruled(tmp_path):
 ])
 def test_a_rate_on_which_the_schedule_does_not_depend_is_refused(tmp_path, scheduler, type_):
     folder = tmp_path / "run"
-    with running(folder, f"scheduler={scheduler}"):
-        said = ctl(folder, "set", "logging.every_steps=7", "optimizer.lr=1e-4", status=1)
-        assert f"optimizer.lr: no learning rate that {type_} sets from here to the end of the job depends on it; nothing is changed" in said
-        assert json.loads(ctl(folder, "status"))["changes"] == [] and not (folder / "recipe_history.jsonl").exists()
+    start(folder, *LONG, "training={max_steps: 1000000}", f"scheduler={scheduler}")
+    said = ctl(folder, "set", "logging.every_steps=7", "optimizer.lr=1e-4", status=1)
+    assert f"optimizer.lr: no learning rate that {type_} sets from here to the end of the job depends on it; nothing is changed" in said
+    assert json.loads(ctl(folder, "status"))["changes"] == [] and not (folder / "recipe_history.jsonl").exists()
 
 
 def test_a_rate_on_which_the_schedule_depends_only_later_is_changed_and_the_step_is_named(tmp_path):
     folder = tmp_path / "run"
-    with running(folder, "scheduler={type: Piecewise, points: [[0, 0], [500000, 0], [500001, 1]]}") as job:
-        said = ctl(folder, "set", "optimizer.lr=1e-4")
-        assert "optimizer.lr is 1e-4, it was 0.003, but before step 500002 no learning rate that Piecewise sets depends on it" in said
-        wait_for(job, "warning: trainrun ctl: Piecewise sets learning rates that do not depend on optimizer.lr, at this step at least")
+    job = start(folder, *LONG, "training={max_steps: 1000000}", "scheduler={type: Piecewise, points: [[0, 0], [500000, 0], [500001, 1]]}")
+    said = ctl(folder, "set", "optimizer.lr=1e-4")
+    assert "optimizer.lr is 1e-4, it was 0.003, but before step 500002 no learning rate that Piecewise sets depends on it" in said
+    wait_for(job, "warning: trainrun ctl: Piecewise sets learning rates that do not depend on optimizer.lr, at this step at least")
 
 
 @pytest.mark.parametrize("words, why", [
@@ -266,9 +253,8 @@ def test_steps_are_profiled(run):
 def test_a_path_may_be_longer_than_a_socket_s_address(tmp_path):
     folder = tmp_path / ("long" * 40) / "run"
     folder.parent.mkdir()
-    job = start(folder, *LONG)
+    start(folder, *LONG)
     assert json.loads(ctl(folder, "status"))["step"] >= 10
-    end(job)
 
 
 def test_top_shows_runs_that_go_on_and_those_that_are_over(tmp_path):
