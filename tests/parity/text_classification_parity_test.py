@@ -166,10 +166,15 @@ def test_rows_without_a_label_are_left_out(probe, tmp_path, word_piece, ending):
     assert f"a.{ending}:{3 if between else 2}:label: the label is missing; write broken: skip to leave such rows out" in said
 
 
-def test_mrpc_is_read_as_published(probe, tmp_path, word_piece):
-    root = pathlib.Path(os.environ.get("TRAINRUN_DATA", "data")) / "mrpc"
-    if not root.is_dir():
+@pytest.fixture(name="root")
+def mrpc():
+    path = pathlib.Path(os.environ.get("TRAINRUN_DATA", "data")) / "mrpc"
+    if not path.is_dir():
         pytest.skip("no data: there is no mrpc in TRAINRUN_DATA")
+    return path
+
+
+def test_mrpc_is_read_as_published(probe, tmp_path, word_piece, root):
     tokenizer, path = word_piece
     for split, count, positive in (("train", 4076, 2753), ("test", 1725, 1147)):
         lines = (root / f"msr_paraphrase_{split}.txt").read_text("utf-8-sig").splitlines()[1:]
@@ -184,6 +189,7 @@ def test_mrpc_is_read_as_published(probe, tmp_path, word_piece):
     assert "msr_paraphrase_test.txt: has 8 rows, the published file 1725" in error_of(probe, spec)
 
 
+@pytest.mark.usefixtures("root")  # without which MRPC is not tested
 def test_every_parameter_has_a_test(probe):
     known = probe.ask("catalog")["dataset"]
     common = {"MRPC.pad_to_multiple_of", "MRPC.cache", "TextClassification.cache"}  # one description serves both; token_cache_parity_test.py

@@ -238,6 +238,7 @@ def test_rules_between_parameters_are_said(probe, tmp_path):
     assert "at least one file" in error_of(probe, **text | {"path": []})
 
 
+@pytest.mark.usefixtures("shakespeare")  # without which TinyShakespeare is not tested
 def test_every_parameter_has_a_test(probe):
     known = probe.ask("catalog")["dataset"]
     assert missing_rows({name: known[name] for name in ("TextLM", "TokenFile", "TinyShakespeare")}, USED,
