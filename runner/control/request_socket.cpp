@@ -9,7 +9,7 @@
 #include <chrono>
 #include <vector>
 
-#include "runner/process/thread_signals.h"
+#include "registry/formats/files/threads.h"
 
 namespace trainrun {
 namespace {

@@ -11,7 +11,7 @@
 #include <system_error>
 #include <vector>
 
-#include "runner/process/thread_signals.h"
+#include "registry/formats/files/threads.h"
 
 // Of the OpenMP runtime that LibTorch uses; clang has no <omp.h>.
 extern "C" int omp_get_num_procs();

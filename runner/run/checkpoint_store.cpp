@@ -20,9 +20,6 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using Warn = std::function<void(const std::string&)>;
 
-constexpr const char* kModelFile = "model.safetensors";
-constexpr const char* kOptimizerFile = "optimizer.safetensors";
-constexpr const char* kStateFile = "state.json";
 constexpr const char* kLatest = "latest";
 constexpr const char* kBest = "best";
 constexpr const char* kReplacedMark = ".replaced";
@@ -43,84 +40,6 @@ class Unfinished {
  private:
   std::string path_;
 };
-
-FileDigest write_tensors(const std::string& path, const NamedTensors& tensors) {
-  FileWriter file(path);
-  write_safetensors(file, tensors);
-  return file.finish();
-}
-
-void write_checkpoint(const std::string& path, const CheckpointContent& content, bool is_best) {
-  remove_all(path);
-  std::error_code error;
-  fs::create_directory(path, error);
-  if (error) throw FileError(path, "create the folder", error.value());
-  CheckpointState state{content.state, {}, is_best};
-  state.files[kModelFile] = write_tensors(inside(path, kModelFile), content.model);
-  state.files[kOptimizerFile] = write_tensors(inside(path, kOptimizerFile), content.optimizer);
-  FileWriter file(inside(path, kStateFile));
-  file.write(to_text(state));
-  file.finish();
-  sync_folder(path);
-}
-
-[[noreturn]] void throw_unusable(const std::string& path, const std::string& why) {
-  throw UnusableCheckpoint(path + " cannot be used now, though it may be whole: " + why +
-                           ". Nothing was changed; start again when it can be read, or move it out of its folder to go "
-                           "on from an older checkpoint");
-}
-
-CheckpointState read_state(const std::string& path) {
-  const std::string file = inside(path, kStateFile);
-  try {
-    return parse_checkpoint_state(read_file(file, kMostStateBytes));
-  } catch (const ReadError& error) {
-    if (!error.is_missing()) throw_unusable(path, error.what());
-    throw CheckpointError(path + ": is not a whole checkpoint: " + error.what());
-  } catch (const NewerFormatError& error) {
-    throw_unusable(path, error.what());
-  } catch (const DataError& error) {
-    throw CheckpointError(path + ": is not a whole checkpoint: " + error.what());
-  }
-}
-
-[[noreturn]] void throw_mismatch(const std::string& file, const FileDigest& expected, const FileDigest& found) {
-  throw CheckpointError(file + ": is damaged: expected SHA-256 " + expected.sha256 + " (" +
-                        std::to_string(expected.bytes) + " bytes), found " + found.sha256 + " (" +
-                        std::to_string(found.bytes) + " bytes); resume from another checkpoint");
-}
-
-/// `path` is the checkpoint's; `name` that of one of its files.
-void verify_file(const std::string& path, const std::string& name, const FileDigest& expected) {
-  const std::string file = inside(path, name);
-  FileDigest found;
-  try {
-    found = digest_file(file);
-  } catch (const ReadError& error) {
-    if (!error.is_missing()) throw_unusable(path, error.what());
-    throw CheckpointError(error.what());
-  } catch (const DataError& error) {
-    throw CheckpointError(error.what());
-  }
-  if (found != expected) throw_mismatch(file, expected, found);
-}
-
-NamedTensors read_tensors(const std::string& path, const CheckpointState& state, const char* name) {
-  const std::string file = inside(path, name);
-  const auto expected = state.files.find(name);
-  if (expected == state.files.end()) throw CheckpointError(inside(path, kStateFile) + ": names no file " + name);
-  SafetensorsContent content;
-  try {
-    content = read_safetensors(file, FileReader::Hashing::kOn);
-  } catch (const DataError& error) {
-    const auto* refused = dynamic_cast<const ReadError*>(&error);
-    if (refused && !refused->is_missing()) throw_unusable(path, error.what());
-    verify_file(path, name, expected->second);  // says that it is damaged, if that is why
-    throw CheckpointError(error.what());
-  }
-  if (content.digest != expected->second) throw_mismatch(file, expected->second, content.digest);
-  return std::move(content.tensors);
-}
 
 /// Which folder has this path: two with one name, one after the other, differ. Nothing where there is none.
 std::optional<std::pair<dev_t, ino_t>> identity_of(const std::string& path) {
@@ -284,6 +203,7 @@ std::string CheckpointStore::save(const std::string& name, const CheckpointConte
   const std::string beside = temporary_path(path_of(name));
   {
     const Unfinished unfinished(beside);  // after put_in_place: what was replaced
+    remove_all(beside);
     write_checkpoint(beside, content, is_best);
     put_in_place(beside, name);
   }
@@ -418,7 +338,7 @@ std::optional<std::string> CheckpointStore::find_newest(const std::string& folde
 json CheckpointStore::verify(const std::string& path) {
   return while_it_stays(path, [&] {
     const CheckpointState state = read_state(path);
-    for (const auto& [name, expected] : state.files) verify_file(path, name, expected);
+    verify_files(path, state);
     return state.content;
   });
 }
@@ -429,12 +349,7 @@ CheckpointContent CheckpointStore::load(const std::string& path) {
   const bool is_missing = error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory;
   if (error && !is_missing) throw_unusable(path, error.message());
   if (error) throw RemovedCheckpoint(path + ": is not a checkpoint: " + error.message());
-  return while_it_stays(folder, [&]() -> CheckpointContent {
-    CheckpointState state = read_state(folder);
-    NamedTensors model = read_tensors(folder, state, kModelFile);
-    NamedTensors optimizer = read_tensors(folder, state, kOptimizerFile);
-    return {std::move(model), std::move(optimizer), std::move(state.content)};
-  });
+  return while_it_stays(folder, [&] { return read_checkpoint(folder); });
 }
 
 }  // namespace trainrun

@@ -9,38 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "registry/language/error.h"
-#include "registry/tensors/files/safetensors.h"
+#include "runner/run/checkpoint_files.h"
 
 namespace trainrun {
-
-/// A checkpoint that is not there, not whole, or whose digests do not hold.
-class CheckpointError : public Error {
- public:
-  using Error::Error;
-};
-
-/// A checkpoint that is not there any more, or not the one that it was: the run that it is of goes on, and removed or
-/// replaced it while it was read. It was not damaged; a newer one may be there.
-class RemovedCheckpoint : public CheckpointError {
- public:
-  using CheckpointError::CheckpointError;
-};
-
-/// A checkpoint of which nobody can say that it is damaged: the system did not let us read it, or a newer trainrun
-/// wrote it. Passing over it would lose what it holds.
-class UnusableCheckpoint : public Error {
- public:
-  using Error::Error;
-};
-
-/// What one checkpoint holds. `state` is a JSON object with at least an integer "step"; any number in it may be
-/// infinite or NaN. Its keys "digest", "files", "format" and "is_best" belong to the store.
-struct CheckpointContent {
-  NamedTensors model;
-  NamedTensors optimizer;
-  nlohmann::json state;
-};
 
 struct RetentionPolicy {
   int64_t keep_last = 0;   // the newest so many are kept; 0: all

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "runner/process/thread_signals.h"
+#include "registry/formats/files/threads.h"
 
 namespace trainrun {
 

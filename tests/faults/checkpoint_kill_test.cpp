@@ -14,6 +14,7 @@
 #include "tests/faults/support.h"
 #include "tests/faults/system_calls.h"
 #include "tests/sanitizers.h"
+#include "tests/support.h"
 #include "tests/temporary_folder.h"
 
 namespace trainrun {
@@ -196,6 +197,62 @@ TEST_CASE("a checkpoint whose state is amended has the old state or the new, whe
       CHECK(hidden_names(checkpoints).empty());
       CHECK(hidden_names(checkpoints + "/step-30").empty());
     }
+  }
+}
+
+TEST_CASE(
+    "a large checkpoint, whose files are written beside each other, is whole or was not made, wherever it is killed") {
+  const auto content_of_step = [](int64_t step) {
+    const at::Tensor values = at::full({3 << 19}, static_cast<float>(step));  // 6 MB
+    return CheckpointContent{{{"weight", values}}, {{"weight.exp_avg", values}}, {{"step", step}}};
+  };
+  const TemporaryFolder before;
+  quickly([&] { CheckpointStore(before / "checkpoints", kPolicy).save("step-30", content_of_step(30), true); });
+  const CheckpointContent content = content_of_step(40);
+  bool killed = true;
+  for (int i = 0; killed; i += kEveryKill) {
+    CAPTURE(i);
+    REQUIRE(i < 100);
+    const TemporaryFolder folder;
+    const std::string checkpoints = folder / "checkpoints";
+    fs::copy(before.path(), folder.path(), fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+    Fault fault{.kill_before = i};
+    fault.always["fsync"] = 0;
+    const auto save = [&] {
+      CheckpointStore(checkpoints, kPolicy).save("step-40", content, false);
+      return 0;
+    };
+    killed = run_with_fault(save, fault).killed;
+    CheckpointStore store(checkpoints, kPolicy);
+    const auto newest = store.newest([](const std::string& message) { FAIL_CHECK(message); });
+    REQUIRE(newest);
+    const CheckpointContent found = CheckpointStore::load(*newest);
+    const auto step = found.state["step"].get<int64_t>();
+    CHECK((step == 40 || (step == 30 && killed)));
+    CHECK(found.model[0].second.equal(content_of_step(step).model[0].second));
+    CHECK(found.optimizer[0].second.equal(found.model[0].second));
+    CHECK(hidden_names(checkpoints).empty());
+  }
+}
+
+TEST_CASE("where either file of a large checkpoint cannot be written, that is the error, and nothing is left") {
+  static std::string failing;
+  const auto fail = [](int file) {
+    const std::string path = fs::read_symlink("/proc/self/fd/" + std::to_string(file)).string();
+    errno = EIO;
+    return path.ends_with(failing) ? -1 : 0;
+  };
+  const at::Tensor values = at::ones({3 << 19});
+  for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
+    const TemporaryFolder folder;
+    failing = name;
+    test::instead_of_fsync = fail;
+    const std::string text = test::message_of<Error>([&] {
+      CheckpointStore(folder.path(), kPolicy).save("step-40", {{{"w", values}}, {{"w", values}}, {{"step", 40}}}, true);
+    });
+    test::instead_of_fsync = nullptr;
+    CHECK(text.ends_with(std::string(name) + ": cannot sync to disk: Input/output error"));
+    CHECK(fs::is_empty(folder.path()));
   }
 }
 

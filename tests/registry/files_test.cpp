@@ -53,7 +53,8 @@ TEST_CASE("a file writer's digest is that of the file, for pieces of every size"
   const TemporaryFolder folder;
   std::string whole;
   FileWriter file(folder / "f");
-  for (const size_t size : {size_t{1}, size_t{7}, size_t{1} << 19, size_t{1} << 20, size_t{3}, size_t{5} << 19}) {
+  for (const size_t size : {size_t{1}, size_t{7}, size_t{1} << 19, size_t{1} << 20, size_t{3}, size_t{5} << 19,
+                            size_t{9} << 20, size_t{2}, size_t{4} << 20}) {
     const std::string piece(size, static_cast<char>('a' + whole.size() % 26));
     file.write(piece);
     whole += piece;

@@ -9,10 +9,12 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <future>
 #include <system_error>
 #include <utility>
 
 #include "registry/formats/files/regular_file.h"
+#include "registry/formats/files/threads.h"
 
 namespace trainrun {
 namespace {
@@ -69,22 +71,26 @@ void FileWriter::write(const void* data, size_t size) {
     buffer_.insert(buffer_.end(), from, from + size);
     return;
   }
-  while (size > 0) {
-    const size_t piece = std::min(size, kPiece);
-    write_through(from, piece);
-    from += piece;
-    size -= piece;
+  const bool is_hashed_beside = size >= kWorthAThread;
+  std::future<void> hashed;
+  if (is_hashed_beside) hashed = beside([this, from, size] { hash_.update(from, size); });
+  for (size_t done = 0; done < size;) {
+    const size_t piece = std::min(size - done, kPiece);
+    if (!is_hashed_beside) hash_.update(from + done, piece);
+    write_through(from + done, piece);
+    done += piece;
   }
+  if (is_hashed_beside) hashed.get();
 }
 
 void FileWriter::flush() {
+  hash_.update(buffer_.data(), buffer_.size());
   write_through(buffer_.data(), buffer_.size());
   buffer_.clear();
 }
 
 void FileWriter::write_through(const char* data, size_t size) {
   const int64_t before = bytes_;
-  hash_.update(data, size);
   bytes_ += static_cast<int64_t>(size);
   while (size > 0) {
     const ssize_t written = uninterrupted([&] { return ::write(file_.number(), data, size); });

@@ -11,7 +11,8 @@
 
 namespace trainrun {
 
-/// Writes a new file from its start to its end and hashes what it writes. A file that is not finished is removed again.
+/// Writes a new file from its start to its end and hashes what it writes, large pieces on a thread of its own while they
+/// are written. A file that is not finished is removed again.
 class FileWriter {
  public:
   /// Creates the file, or empties it. Throws FileError, as every member does.

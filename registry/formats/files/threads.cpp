@@ -1,4 +1,4 @@
-#include "runner/process/thread_signals.h"
+#include "registry/formats/files/threads.h"
 
 #include <pthread.h>
 

@@ -1,0 +1,126 @@
+#include "runner/run/checkpoint_files.h"
+
+#include <filesystem>
+#include <future>
+#include <map>
+#include <utility>
+
+#include "registry/formats/files/file_io.h"
+#include "registry/formats/files/threads.h"
+
+namespace trainrun {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kModelFile = "model.safetensors";
+constexpr const char* kOptimizerFile = "optimizer.safetensors";
+
+std::string file_of(const std::string& folder, const std::string& name) { return (fs::path(folder) / name).string(); }
+
+FileDigest write_tensors(const std::string& path, const NamedTensors& tensors) {
+  FileWriter file(path);
+  write_safetensors(file, tensors);
+  return file.finish();
+}
+
+size_t bytes_of(const NamedTensors& tensors) {
+  size_t bytes = 0;
+  for (const auto& [name, tensor] : tensors) bytes += tensor.nbytes();
+  return bytes;
+}
+
+/// The two files of tensors; those of a large model are written beside each other.
+void write_files(const std::string& path, const CheckpointContent& content, std::map<std::string, FileDigest>& files) {
+  const auto write_model = [&] { return write_tensors(file_of(path, kModelFile), content.model); };
+  const bool is_large = bytes_of(content.model) >= kWorthAThread;
+  std::future<FileDigest> model = is_large ? beside(write_model) : std::future<FileDigest>();
+  if (!is_large) files[kModelFile] = write_model();
+  files[kOptimizerFile] = write_tensors(file_of(path, kOptimizerFile), content.optimizer);
+  if (is_large) files[kModelFile] = model.get();
+}
+
+[[noreturn]] void throw_mismatch(const std::string& file, const FileDigest& expected, const FileDigest& found) {
+  throw CheckpointError(file + ": is damaged: expected SHA-256 " + expected.sha256 + " (" +
+                        std::to_string(expected.bytes) + " bytes), found " + found.sha256 + " (" +
+                        std::to_string(found.bytes) + " bytes); resume from another checkpoint");
+}
+
+/// `path` is the checkpoint's; `name` that of one of its files.
+void verify_file(const std::string& path, const std::string& name, const FileDigest& expected) {
+  const std::string file = file_of(path, name);
+  FileDigest found;
+  try {
+    found = digest_file(file);
+  } catch (const ReadError& error) {
+    if (!error.is_missing()) throw_unusable(path, error.what());
+    throw CheckpointError(error.what());
+  } catch (const DataError& error) {
+    throw CheckpointError(error.what());
+  }
+  if (found != expected) throw_mismatch(file, expected, found);
+}
+
+NamedTensors read_tensors(const std::string& path, const CheckpointState& state, const char* name) {
+  const std::string file = file_of(path, name);
+  const auto expected = state.files.find(name);
+  if (expected == state.files.end()) throw CheckpointError(file_of(path, kStateFile) + ": names no file " + name);
+  SafetensorsContent content;
+  try {
+    content = read_safetensors(file, FileReader::Hashing::kOn);
+  } catch (const DataError& error) {
+    const auto* refused = dynamic_cast<const ReadError*>(&error);
+    if (refused && !refused->is_missing()) throw_unusable(path, error.what());
+    verify_file(path, name, expected->second);  // says that it is damaged, if that is why
+    throw CheckpointError(error.what());
+  }
+  if (content.digest != expected->second) throw_mismatch(file, expected->second, content.digest);
+  return std::move(content.tensors);
+}
+
+}  // namespace
+
+void write_checkpoint(const std::string& path, const CheckpointContent& content, bool is_best) {
+  std::error_code error;
+  fs::create_directory(path, error);
+  if (error) throw FileError(path, "create the folder", error.value());
+  CheckpointState state{content.state, {}, is_best};
+  write_files(path, content, state.files);
+  FileWriter file(file_of(path, kStateFile));
+  file.write(to_text(state));
+  file.finish();
+  sync_folder(path);
+}
+
+void throw_unusable(const std::string& path, const std::string& why) {
+  throw UnusableCheckpoint(path + " cannot be used now, though it may be whole: " + why +
+                           ". Nothing was changed; start again when it can be read, or move it out of its folder to go "
+                           "on from an older checkpoint");
+}
+
+CheckpointState read_state(const std::string& path) {
+  const std::string file = file_of(path, kStateFile);
+  try {
+    return parse_checkpoint_state(read_file(file, kMostStateBytes));
+  } catch (const ReadError& error) {
+    if (!error.is_missing()) throw_unusable(path, error.what());
+    throw CheckpointError(path + ": is not a whole checkpoint: " + error.what());
+  } catch (const NewerFormatError& error) {
+    throw_unusable(path, error.what());
+  } catch (const DataError& error) {
+    throw CheckpointError(path + ": is not a whole checkpoint: " + error.what());
+  }
+}
+
+void verify_files(const std::string& path, const CheckpointState& state) {
+  for (const auto& [name, expected] : state.files) verify_file(path, name, expected);
+}
+
+CheckpointContent read_checkpoint(const std::string& path) {
+  CheckpointState state = read_state(path);
+  NamedTensors model = read_tensors(path, state, kModelFile);
+  NamedTensors optimizer = read_tensors(path, state, kOptimizerFile);
+  return {std::move(model), std::move(optimizer), std::move(state.content)};
+}
+
+}  // namespace trainrun
