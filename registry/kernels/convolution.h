@@ -22,10 +22,16 @@ struct ConvolutionSizes {
 /// (tools/bench/convolutions.cpp, `trainrun profile`).
 bool winograd_pays(const ConvolutionSizes& sizes, bool is_bfloat16);
 
+/// Whether a convolution in bfloat16 is quicker as one product of matrices than by oneDNN: on processors that multiply
+/// bfloat16, over images of few points. A rule as the one above (Zen 4, `trainrun profile`).
+bool patch_product_pays(const ConvolutionSizes& sizes);
+
 /// conv2d(x, weight, bias, stride, padding) of x [N, C, H, W] and weight [K, C, taps, taps]; `bias` [K] may be undefined.
-/// Computed by Winograd's algorithm (winograd.h, which says how exactly) where it pays and x is a plain CPU tensor of
-/// float32, or of what autocast makes bfloat16: the weights, their gradients and all sums stay float32 then. The output
-/// has the memory format that ATen's would have, on which random draws depend. Otherwise, and for derivatives of second and higher order, ATen's conv2d computes it.
+/// Computed by Winograd's algorithm (winograd.h, which says how exactly) where it pays, else in bfloat16 as a product of
+/// matrices (product_convolution.h) where that does, if x is a plain CPU tensor of float32, or of what autocast makes
+/// bfloat16: the weights, their gradients and all sums stay float32 then. The output has the memory format that ATen's
+/// would have, on which random draws depend. Otherwise, and for derivatives of second and higher order, ATen's conv2d
+/// computes it.
 at::Tensor fast_conv2d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, int64_t stride,
                        std::array<int64_t, 2> padding);
 
@@ -35,8 +41,9 @@ at::Tensor fast_conv2d(const at::Tensor& x, const at::Tensor& weight, const at::
 bool point_product_pays(int64_t channels, int64_t filters, int64_t points);
 
 /// conv2d(x, weight, bias, stride) of x [N, C, H, W] and weight [K, C, 1, 1]; `bias` [K] may be undefined. Where x is a
-/// plain CPU tensor of float32 with channels last, and no autocast makes it bfloat16, it is one product of the points with
-/// the weights, and so are the gradients: equal but for the order of sums. Otherwise, and for derivatives of second and higher order, ATen computes it.
+/// plain CPU tensor with channels last, of float32, or of what autocast makes bfloat16 where patch_product_pays, it is one
+/// product of the points with the weights, and so are the gradients: equal but for the order of sums, and the weights'
+/// gradient is float32. Otherwise, and for derivatives of second and higher order, ATen computes it.
 at::Tensor point_conv2d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                         std::array<int64_t, 2> stride);
 

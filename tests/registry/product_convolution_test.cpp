@@ -1,7 +1,11 @@
+#include "registry/kernels/product_convolution.h"
+
 #include <ATen/TensorOperators.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/conv2d.h>
+#include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/randn.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -11,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "registry/kernels/bfloat16_product.h"
 #include "registry/kernels/convolution.h"
 #include "registry/kernels/cpu_path.h"
 #include "tests/doctest.h"
@@ -112,6 +117,79 @@ TEST_CASE("what is no product of matrices over points, ATen's conv2d computes, b
   at::autocast::clear_cache();
   CHECK_THROWS_AS(point_conv2d(at::randn({4, 16, 6, 6}).contiguous(kPointsLast), at::randn({8, 12, 1, 1}), {}, {1, 1}),
                   c10::Error);
+}
+
+TEST_CASE("in bfloat16 convolutions of 1x1 and 3x3 as products equal float64's, of any sizes where they are taken") {
+  if (!has_bfloat16_products()) {
+    MESSAGE("skipped: this processor does not multiply bfloat16");
+    return;
+  }
+  std::mt19937 random(6);  // NOLINT(bugprone-random-generator-seed): the same sizes each time
+  at::manual_seed(6);
+  const auto number = [&](int64_t least, int64_t most) {
+    return std::uniform_int_distribution<int64_t>(least, most)(random);
+  };
+  const auto to_bfloat16 = [](const at::Tensor& x) { return x.to(at::kBFloat16).to(at::kFloat); };
+  for (int i = 0; i < trainrun::test::fuzz_rounds(60); ++i) {
+    const int64_t taps = number(0, 1) == 0 ? 1 : 3;
+    const std::array<int64_t, 2> stride = {number(1, 3), number(1, 3)};
+    const std::array<int64_t, 2> padding = {taps == 1 ? 0 : number(0, 2), taps == 1 ? 0 : number(0, 2)};
+    const int64_t images = number(1, 40);
+    const at::Tensor x =
+        to_bfloat16(at::randn({images, 2 * number(1, 40), number(taps, 9), number(taps, 9)})).contiguous(kPointsLast);
+    const at::Tensor bias = to_bfloat16(at::randn({2 * number(16, 60)}));
+    const at::Tensor w = to_bfloat16(at::randn({bias.size(0), x.size(1), taps, taps}));
+    CAPTURE(x.numel());
+    CAPTURE(w.numel());
+    const at::Tensor exact = at::conv2d(x.to(at::kDouble), w.to(at::kDouble), bias.to(at::kDouble), stride, padding);
+    if (x.size(1) * taps * taps < 16 || exact.size(0) * exact.size(2) * exact.size(3) < 32) continue;
+    const at::Tensor grad_y = to_bfloat16(at::randn(exact.sizes())).contiguous(kPointsLast);
+    const std::vector<int64_t> one{1, 1}, zero{0, 0};
+    const auto [of_x, of_w, of_bias] = at::convolution_backward(
+        grad_y.to(at::kDouble), x.to(at::kDouble), w.to(at::kDouble), std::nullopt,
+        std::vector<int64_t>(stride.begin(), stride.end()), std::vector<int64_t>(padding.begin(), padding.end()), one,
+        false, zero, 1, {true, true, false});
+    const ProductConvolution conv(x.sizes(), w.sizes(), stride, padding, true);
+    const at::Tensor stored = x.to(at::kBFloat16), gradient = grad_y.to(at::kBFloat16);
+    const at::Tensor y = conv.forward(stored, w, bias);
+    CHECK(y.is_contiguous(kPointsLast));
+    CHECK(error_of(y, exact) < 3e-3);  // of rounding to bfloat16
+    const at::Tensor grad_x = conv.input_gradient(gradient, w);
+    CHECK(grad_x.is_contiguous(kPointsLast));
+    CHECK(error_of(grad_x, of_x) < 3e-3);
+    CHECK(error_of(conv.filter_gradient(stored, gradient, w), of_w) < 1e-5);
+  }
+}
+
+TEST_CASE("under autocast images of few points are convolved as products, with gradients of weights in float32") {
+  const at::Tensor x = at::randn({8, 64, 4, 4}).contiguous(kPointsLast);
+  const auto passes = [&](const at::Tensor& w, const auto& conv) {
+    const Tensors inputs = {x, w, at::randn({64}, at::kFloat).fill_(0.5)};
+    const at::Tensor grad_y = at::ones_like(at::conv2d(x, w, {}, {2, 2}, {w.size(2) / 2, w.size(2) / 2}));
+    const Tensors exact = pass_of_points(conv, in_float64(inputs), grad_y.to(at::kDouble));
+    at::autocast::set_autocast_enabled(at::kCPU, true);
+    const Tensors found = pass_of_points(conv, inputs, grad_y.to(at::kBFloat16));
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+    at::autocast::clear_cache();
+    CHECK((found[0].scalar_type() == at::kBFloat16));
+    for (size_t k = 0; k < exact.size(); ++k) {
+      CHECK(error_of(found[k], exact[k]) < 1e-2);
+      if (k > 0) CHECK((found[k].scalar_type() == at::kFloat));
+    }
+    // The gradient of the weights was not rounded, as it is where autocast multiplies weights of bfloat16.
+    CHECK(at::equal(found[2], found[2].to(at::kBFloat16).to(at::kFloat)) != has_bfloat16_products());
+  };
+  passes(at::randn({64, 64, 1, 1}),
+         [](const auto& in, const auto& w, const auto& b) { return point_conv2d(in, w, b, {2, 2}); });
+  passes(at::randn({64, 64, 3, 3}),
+         [](const auto& in, const auto& w, const auto& b) { return fast_conv2d(in, w, b, 2, {1, 1}); });
+  const bool is_measured = has_bfloat16_products();
+  CHECK(patch_product_pays({64, 64, 3, 3, 2, 2, 2, 8}) == is_measured);
+  CHECK(patch_product_pays({64, 64, 1, 1, 1, 8, 8}) == is_measured);
+  CHECK_FALSE(patch_product_pays({64, 64, 3, 3, 1, 8, 8, 8}));
+  CHECK_FALSE(patch_product_pays({64, 64, 5, 5, 1, 2, 2, 8}));
+  CHECK_FALSE(patch_product_pays({64, 64, 1, 1, 1, 2, 2, 4}));  // fewer rows than a product takes
+  CHECK_FALSE(patch_product_pays({64, 63, 1, 1, 1, 4, 4, 8}));
 }
 
 TEST_CASE("whether a convolution of 1x1 is a product depends on its sizes alone") {
