@@ -73,4 +73,13 @@ void make_own(Snapshots& parts) {
   }
 }
 
+bool is_worth_own(const Snapshots& parts, double seconds_between) {
+  constexpr double kBytesOfSecond = 2e9;  // copied into memory that the system has to fetch first
+  size_t bytes = 0;
+  for (const auto& [part, snapshot] : parts) {
+    for (const auto& [name, tensor] : snapshot.tensors) bytes += tensor.nbytes();
+  }
+  return seconds_between >= static_cast<double>(bytes) / kBytesOfSecond;
+}
+
 }  // namespace trainrun

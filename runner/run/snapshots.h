@@ -26,4 +26,8 @@ Snapshots parts_of(const CheckpointContent& content, const std::vector<std::stri
 /// share is copied once; memory that nobody else holds, such as that of tensors gathered from ranks, is taken as it is.
 void make_own(Snapshots& parts);
 
+/// Whether training gains by such a copy, if a save comes every so many seconds: not where it would train for less time
+/// than the copy takes.
+bool is_worth_own(const Snapshots& parts, double seconds_between);
+
 }  // namespace trainrun

@@ -86,8 +86,11 @@ class Job {
   /// written while training goes on.
   enum class Copies { kShared, kOwn };
   Snapshots capture(Copies copies);
-  /// Writes a checkpoint of the current state, or, with checkpoint.background, copies the state and begins to write it;
-  /// called by all ranks. Loggers are told of a checkpoint when it is on the disk.
+  /// Called as training begins.
+  void begin_saving() { saved_at_ = clock(); }
+  /// Writes a checkpoint of the current state, or, with checkpoint.background, copies the state and begins to write it,
+  /// unless saves come faster than that (is_worth_own); called by all ranks. Loggers are told of a checkpoint when it is
+  /// on the disk.
   void save(const std::string& name, bool best);
   /// Has the checkpoint of the current step, which was saved, say what its evaluation found; called by all ranks.
   void amend(const std::string& name, bool best);
@@ -167,9 +170,10 @@ class Job {
   std::vector<Problem> missing_;            // LoadedRecipe::missing
   bool quiet_ = false;
   bool verbose_ = false;
-  std::optional<int64_t> saving_step_;            // that was saved last; it may not be on the disk yet
-  std::vector<std::unique_ptr<Stateful>> parts_;  // that a checkpoint keeps
-  std::vector<std::string> passed_over_;          // of model.weights, until there is a log
+  std::optional<int64_t> saving_step_;              // that was saved last; it may not be on the disk yet
+  std::chrono::steady_clock::time_point saved_at_;  // when that save returned, or training began
+  std::vector<std::unique_ptr<Stateful>> parts_;    // that a checkpoint keeps
+  std::vector<std::string> passed_over_;            // of model.weights, until there is a log
 };
 
 /// Counted over the whole job, from where it stands; null: constant rates.

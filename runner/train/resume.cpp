@@ -44,13 +44,20 @@ void Job::save(const std::string& name, bool best) {
   const bool in_background = recipe.checkpoint.background;
   if (is_main()) checkpoints->finish();  // of the copies of the state, there is one at a time
   {
-    CheckpointContent content = content_of(capture(in_background ? Copies::kOwn : Copies::kShared));
+    Snapshots snapshots = capture(Copies::kShared);
+    const std::chrono::duration<double> between = clock() - saved_at_;
+    const bool is_own = is_main() && in_background && is_worth_own(snapshots, between.count());
+    if (is_own) make_own(snapshots);
+    CheckpointContent content = content_of(snapshots);
+    snapshots.clear();
     if (is_main()) {
       restore_folder();
       checkpoints->save(name, std::move(content), best);
+      if (!is_own) checkpoints->finish();
     }
     group->barrier("a checkpoint");
   }
+  saved_at_ = clock();
   const std::optional<int64_t> before = std::exchange(saving_step_, progress.step);
   if (const auto written = in_background ? before : saving_step_) StopSignals::note_saved(*written);
   if (shards()) return_free_memory();

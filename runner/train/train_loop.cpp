@@ -80,6 +80,7 @@ class Trainer {
 
   int run() {
     job_.model->train();
+    job_.begin_saving();
     saved_step_ = progress_.step;
     StopSignals::begin_training(progress_.step);
     if (progress_.evaluation_due) catch_up();

@@ -128,6 +128,24 @@ TEST_CASE("training goes on while the disk is slow, and a checkpoint holds the s
   }
 }
 
+TEST_CASE("where saves come faster than their state can be copied, training waits until each is written") {
+  const TemporaryFolder folder;
+  Catalog catalog = catalog_with();
+  const FsyncIs guard(slow_fsync);
+  Script script;
+  script.in_training = [&](const at::Tensor& input, int64_t batch) {
+    const auto saved = static_cast<int64_t>(script.checkpoints.size());
+    CHECK(saved == batch - 1);
+    return input;
+  };
+  const auto now = std::chrono::steady_clock::now();
+  const auto stop_clock = [&](Job& job) { job.clock = [&] { return now; }; };
+  const std::vector<std::string> overrides = {"training={max_steps: 6}", "evaluation.every=null",
+                                              "checkpoint={every: 1}"};
+  CHECK(train_in(folder / "run", script, overrides, catalog, stop_clock) == 0);
+  CHECK(CheckpointStore::verify(folder / "run/checkpoints/step-00000006").at("step") == 6);
+}
+
 TEST_CASE("what goes wrong in the background ends the run with the words that it has where the run waits") {
   const TemporaryFolder folder;
   const FsyncIs guard(failing_fsync);

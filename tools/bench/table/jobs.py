@@ -72,7 +72,7 @@ JOBS = {job.name: job for job in [
     Job("gpt2_clm", "GPT-2 of 124 M parameters, AdamW, 2 x 2 blocks of 512 tokens", 2, 3, 16, needs=("tinyshakespeare", "gpt2"), accumulation=2, tokens=512,
         overrides=("dataset.train.block_size=512", "dataset.eval.block_size=512", "scheduler.total_steps=1000", "dataloader.shuffle=false"),
         losses_differ="dropout is drawn otherwise"),
-    Job("mlp", "an MLP of 20 M parameters, AdamW", 32, 8, 0.2, MLP, needs=("mnist",)),
+    Job("mlp", "an MLP of 20 M parameters, AdamW", 32, 16, 0.2, MLP, needs=("mnist",)),
 ]}
 
 

@@ -65,7 +65,8 @@ class Clock:
     def save(self, write, folder: pathlib.Path) -> None:
         begin = time.perf_counter()
         write(folder)
-        self.saving += time.perf_counter() - begin
+        if self.count > self.warm:
+            self.saving += time.perf_counter() - begin
 
     def figures(self) -> dict:
         loss = sum(loss.item() for loss in self.last) / len(self.last) if self.last else None
@@ -252,7 +253,7 @@ def main() -> None:
     if epoch:
         figures = clock.figures() | {"value": done - clock.begin, "accuracy": run.correct / max(1, run.evaluated)}
     elif measure == "checkpoint":
-        figures = clock.figures() | {"value": clock.saving / clock.count}
+        figures = clock.figures() | {"value": clock.saving / (clock.count - clock.warm)}
     else:
         figures = clock.figures()
     if wish.rank == 0:
