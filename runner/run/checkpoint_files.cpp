@@ -1,12 +1,10 @@
 #include "runner/run/checkpoint_files.h"
 
 #include <filesystem>
-#include <future>
 #include <map>
 #include <utility>
 
 #include "registry/formats/files/file_io.h"
-#include "registry/formats/files/threads.h"
 
 namespace trainrun {
 namespace {
@@ -18,26 +16,14 @@ constexpr const char* kOptimizerFile = "optimizer.safetensors";
 
 std::string file_of(const std::string& folder, const std::string& name) { return (fs::path(folder) / name).string(); }
 
-FileDigest write_tensors(const std::string& path, const NamedTensors& tensors) {
-  FileWriter file(path);
-  write_safetensors(file, tensors);
-  return file.finish();
-}
-
-size_t bytes_of(const NamedTensors& tensors) {
-  size_t bytes = 0;
-  for (const auto& [name, tensor] : tensors) bytes += tensor.nbytes();
-  return bytes;
-}
-
-/// The two files of tensors; those of a large model are written beside each other.
+/// The two files of tensors, the model's while the optimizer's is still hashed.
 void write_files(const std::string& path, const CheckpointContent& content, std::map<std::string, FileDigest>& files) {
-  const auto write_model = [&] { return write_tensors(file_of(path, kModelFile), content.model); };
-  const bool is_large = bytes_of(content.model) >= kWorthAThread;
-  std::future<FileDigest> model = is_large ? beside(write_model) : std::future<FileDigest>();
-  if (!is_large) files[kModelFile] = write_model();
-  files[kOptimizerFile] = write_tensors(file_of(path, kOptimizerFile), content.optimizer);
-  if (is_large) files[kModelFile] = model.get();
+  FileWriter optimizer(file_of(path, kOptimizerFile));
+  write_safetensors(optimizer, content.optimizer);
+  FileWriter model(file_of(path, kModelFile));
+  write_safetensors(model, content.model);
+  files[kModelFile] = model.finish();
+  files[kOptimizerFile] = optimizer.finish();
 }
 
 [[noreturn]] void throw_mismatch(const std::string& file, const FileDigest& expected, const FileDigest& found) {

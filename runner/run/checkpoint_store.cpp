@@ -198,6 +198,12 @@ CheckpointStore::CheckpointStore(std::string folder, RetentionPolicy policy)
 std::string CheckpointStore::path_of(const std::string& name) const { return inside(folder_, name); }
 
 std::string CheckpointStore::save(const std::string& name, const CheckpointContent& content, bool is_best) {
+  std::string path = add(name, content, is_best);
+  apply_retention(name);
+  return path;
+}
+
+std::string CheckpointStore::add(const std::string& name, const CheckpointContent& content, bool is_best) {
   check_name(name);
   create_folders(folder_);
   const std::string beside = temporary_path(path_of(name));
@@ -210,7 +216,6 @@ std::string CheckpointStore::save(const std::string& name, const CheckpointConte
   replace_link(name, path_of(kLatest));
   if (is_best) replace_link(name, path_of(kBest));
   sync_folder(folder_);
-  apply_retention(name);
   return path_of(name);
 }
 

@@ -37,6 +37,10 @@ class CheckpointStore {
   /// `latest` and, for `is_best`, `best`; only then removes what the policy lets go. Returns its path. Throws Error;
   /// then nothing that was there before is lost.
   std::string save(const std::string& name, const CheckpointContent& content, bool is_best);
+  /// The two halves of `save`: the checkpoint is on the disk, under its name; and the policy is applied, which never
+  /// removes `newest`.
+  std::string add(const std::string& name, const CheckpointContent& content, bool is_best);
+  void apply_retention(const std::string& newest);
   /// Gives an existing checkpoint another state, in one instant, and where `is_best` makes it `best`: what an
   /// evaluation that comes after saving adds. Throws Error; then the checkpoint is whole, with the old state or the
   /// new.
@@ -66,7 +70,6 @@ class CheckpointStore {
  private:
   std::string path_of(const std::string& name) const;
   void put_in_place(const std::string& from, const std::string& name);
-  void apply_retention(const std::string& newest);
   void discard(const std::string& name);
   void remove_leftovers();
 

@@ -34,12 +34,21 @@ void CheckpointWriter::heed() {
 }
 
 void CheckpointWriter::finish() {
+  wait_until([this] { return tasks_.empty(); });
+}
+
+void CheckpointWriter::finish_writing() {
+  wait_until([this] { return tasks_.empty() || tasks_.back().is_written; });
+}
+
+template <class Condition>
+void CheckpointWriter::wait_until(const Condition& condition) {
   Lock lock(mutex_);
   while (true) {
     if (when_ == When::kAtOnce) {
       while (!tasks_.empty() && !error_) write_first(lock);
     } else {
-      changed_.wait(lock, [&] { return tasks_.empty() || error_; });
+      changed_.wait(lock, [&] { return condition() || error_; });
     }
     tell(lock);
     if (!error_) return;
@@ -75,25 +84,32 @@ void CheckpointWriter::work() {
 
 void CheckpointWriter::write_first(Lock& lock) {
   Task& task = tasks_.front();  // stays where it is while others are added
-  lock.unlock();
   std::exception_ptr error;
-  std::string path;
-  try {
-    if (task.amends) {
-      store_.amend(task.name, task.content.state, task.is_best);
-    } else {
-      path = store_.save(task.name, task.content, task.is_best);
+  const auto unlocked = [&](const auto& work) {
+    lock.unlock();
+    try {
+      work();
+    } catch (...) {
+      error = std::current_exception();  // the training thread throws it
+    }
+    lock.lock();
+  };
+  if (task.amends) {
+    unlocked([&] { store_.amend(task.name, task.content.state, task.is_best); });
+  } else if (!task.is_written) {
+    std::string path;
+    unlocked([&] {
+      path = store_.add(task.name, task.content, task.is_best);
       task.content.model.clear();  // their memory goes here, and not under the lock
       task.content.optimizer.clear();
-    }
-  } catch (...) {
-    error = std::current_exception();  // the training thread throws it
+    });
+    task.is_written = !error;
+    if (task.is_written) written_.push_back({task.content.state.at("step").get<int64_t>(), path});
+    changed_.notify_all();
   }
-  lock.lock();
+  if (task.is_written) unlocked([&] { store_.apply_retention(task.name); });
   error_ = error;
-  if (error) return;
-  if (!task.amends) written_.push_back({task.content.state.at("step").get<int64_t>(), path});
-  tasks_.pop_front();
+  if (!error) tasks_.pop_front();
 }
 
 void CheckpointWriter::tell(Lock& lock) {
@@ -111,6 +127,7 @@ void CheckpointWriter::try_again_or_throw(Lock& lock) {
     std::rethrow_exception(error);
   } catch (const FileError&) {
     if (tasks.front().amends || !events_.restore_folder()) throw;
+    if (tasks.front().is_written) tasks.pop_front();  // it went with the folder, and so did older ones
   }
   lock.lock();
   tasks_ = std::move(tasks);

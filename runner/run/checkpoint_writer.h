@@ -46,8 +46,10 @@ class CheckpointWriter {
   /// Tells what was written since the last call, without waiting. Throws what writing threw; what was to be written
   /// after that is then dropped.
   void heed();
-  /// The same, after waiting until everything is written.
+  /// The same, after waiting until everything is written, and older checkpoints are removed.
   void finish();
+  /// The same, where older ones may still be removed: what was given to `save` is not read any more.
+  void finish_writing();
   /// The checkpoints, once everything is written: for whoever reads them.
   CheckpointStore& store();
 
@@ -57,6 +59,7 @@ class CheckpointWriter {
     std::string name;
     CheckpointContent content;
     bool is_best;
+    bool is_written = false;  // what is left is to remove older ones
   };
   struct Written {
     int64_t step;
@@ -67,6 +70,8 @@ class CheckpointWriter {
   void add(Task task);
   void work();
   void write_first(Lock& lock);
+  template <class Condition>
+  void wait_until(const Condition& condition);
   void tell(Lock& lock);
   void try_again_or_throw(Lock& lock);
 

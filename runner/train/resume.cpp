@@ -53,7 +53,7 @@ void Job::save(const std::string& name, bool best) {
     if (is_main()) {
       restore_folder();
       checkpoints->save(name, std::move(content), best);
-      if (!is_own) checkpoints->finish();
+      if (!is_own) checkpoints->finish_writing();
     }
     group->barrier("a checkpoint");
   }

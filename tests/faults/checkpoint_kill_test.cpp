@@ -201,7 +201,7 @@ TEST_CASE("a checkpoint whose state is amended has the old state or the new, whe
 }
 
 TEST_CASE(
-    "a large checkpoint, whose files are written beside each other, is whole or was not made, wherever it is killed") {
+    "a large checkpoint, hashed by threads while it is written, is whole or was not made, wherever it is killed") {
   const auto content_of_step = [](int64_t step) {
     const at::Tensor values = at::full({3 << 19}, static_cast<float>(step));  // 6 MB
     return CheckpointContent{{{"weight", values}}, {{"weight.exp_avg", values}}, {{"step", step}}};

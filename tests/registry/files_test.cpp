@@ -53,11 +53,16 @@ TEST_CASE("a file writer's digest is that of the file, for pieces of every size"
   const TemporaryFolder folder;
   std::string whole;
   FileWriter file(folder / "f");
-  for (const size_t size : {size_t{1}, size_t{7}, size_t{1} << 19, size_t{1} << 20, size_t{3}, size_t{5} << 19,
-                            size_t{9} << 20, size_t{2}, size_t{4} << 20}) {
+  for (const size_t size : {size_t{1}, size_t{7}, size_t{1} << 19, size_t{1} << 20, size_t{3}, size_t{5} << 19}) {
     const std::string piece(size, static_cast<char>('a' + whole.size() % 26));
     file.write(piece);
     whole += piece;
+  }
+  std::vector<std::string> lasting;
+  for (const size_t size : {size_t{5}, size_t{9} << 20, size_t{3}, size_t{3} << 19}) lasting.emplace_back(size, 'l');
+  for (const size_t count : {lasting.size(), size_t{1}, lasting.size()}) {
+    file.write_lasting({lasting.begin(), lasting.begin() + static_cast<std::ptrdiff_t>(count)});
+    for (size_t i = 0; i < count; ++i) whole += lasting[i];
   }
   const FileDigest digest = file.finish();
   CHECK(content_of(folder / "f") == whole);

@@ -65,26 +65,49 @@ FileWriter::~FileWriter() {
 }
 
 void FileWriter::write(const void* data, size_t size) {
-  const char* from = static_cast<const char*>(data);
-  if (buffer_.size() + size > kPiece) flush();
-  if (size < kPiece) {
-    buffer_.insert(buffer_.end(), from, from + size);
-    return;
-  }
-  const bool is_hashed_beside = size >= kWorthAThread;
-  std::future<void> hashed;
-  if (is_hashed_beside) hashed = beside([this, from, size] { hash_.update(from, size); });
+  wait_for_hash();
+  const char* const from = static_cast<const char*>(data);
   for (size_t done = 0; done < size;) {
     const size_t piece = std::min(size - done, kPiece);
-    if (!is_hashed_beside) hash_.update(from + done, piece);
-    write_through(from + done, piece);
+    hash_.update(from + done, piece);
+    put(from + done, piece);
     done += piece;
   }
-  if (is_hashed_beside) hashed.get();
+}
+
+void FileWriter::write_lasting(const std::vector<std::string_view>& pieces) {
+  wait_for_hash();
+  size_t size = 0;
+  for (const std::string_view piece : pieces) size += piece.size();
+  if (size < kWorthAThread) {
+    for (const std::string_view piece : pieces) write(piece);
+    return;
+  }
+  hashed_ = beside([this, pieces] {
+    for (const std::string_view piece : pieces) hash_.update(piece.data(), piece.size());
+  });
+  for (const std::string_view piece : pieces) {
+    for (size_t done = 0; done < piece.size(); done += kPiece) {
+      put(piece.data() + done, std::min(piece.size() - done, kPiece));
+    }
+  }
+}
+
+void FileWriter::wait_for_hash() {
+  if (hashed_.valid()) hashed_.get();
+}
+
+/// At most kPiece.
+void FileWriter::put(const char* data, size_t size) {
+  if (buffer_.size() + size > kPiece) flush();
+  if (size < kPiece) {
+    buffer_.insert(buffer_.end(), data, data + size);
+  } else {
+    write_through(data, size);
+  }
 }
 
 void FileWriter::flush() {
-  hash_.update(buffer_.data(), buffer_.size());
   write_through(buffer_.data(), buffer_.size());
   buffer_.clear();
 }
@@ -103,6 +126,7 @@ void FileWriter::write_through(const char* data, size_t size) {
 
 FileDigest FileWriter::finish() {
   flush();
+  wait_for_hash();
   sync_descriptor(file_.number(), path_);
   try {
     close_checked(file_, path_);

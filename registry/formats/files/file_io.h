@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,8 +12,7 @@
 
 namespace trainrun {
 
-/// Writes a new file from its start to its end and hashes what it writes, large pieces on a thread of its own while they
-/// are written. A file that is not finished is removed again.
+/// Writes a new file from its start to its end and hashes what it writes. A file that is not finished is removed again.
 class FileWriter {
  public:
   /// Creates the file, or empties it. Throws FileError, as every member does.
@@ -22,10 +22,15 @@ class FileWriter {
   ~FileWriter();
   void write(const void* data, size_t size);
   void write(std::string_view text) { write(text.data(), text.size()); }
+  /// Writes what stays as it is until `finish`, or until the next call of `write`: much of it is hashed by a thread of its
+  /// own, which may go on after this has returned.
+  void write_lasting(const std::vector<std::string_view>& pieces);
   /// Returns when the content has reached the disk. (That the *name* has, takes `sync_folder`.)
   FileDigest finish();
 
  private:
+  void wait_for_hash();
+  void put(const char* data, size_t size);
   void flush();
   void write_through(const char* data, size_t size);
 
@@ -34,6 +39,7 @@ class FileWriter {
   std::vector<char> buffer_;  // of small pieces
   Sha256 hash_;
   int64_t bytes_ = 0;
+  std::future<void> hashed_;  // of write_lasting; destroyed first, since it waits
 };
 
 /// Reads a file in order. Every failure is a DataError that names the file: a ReadError where the system refused.

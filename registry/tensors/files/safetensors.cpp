@@ -218,11 +218,19 @@ void write_safetensors(FileWriter& file, const NamedTensors& tensors, const File
   const uint64_t length = header.size();
   file.write(&length, sizeof(length));
   file.write(header);
+  std::vector<std::string_view> lasting;
   for (const Piece& piece : pieces) {
     const at::Tensor data =
         piece.tensor->detach().to(at::kCPU).resolve_conj().resolve_neg().contiguous(at::MemoryFormat::Contiguous);
-    file.write(data.const_data_ptr(), data.nbytes());
+    const std::string_view bytes(static_cast<const char*>(data.const_data_ptr()), data.nbytes());
+    if (data.is_alias_of(*piece.tensor)) {
+      lasting.push_back(bytes);
+      continue;
+    }
+    file.write_lasting(std::exchange(lasting, {}));
+    file.write(bytes);
   }
+  file.write_lasting(lasting);
 }
 
 FileDigest write_safetensors(const std::string& path, const NamedTensors& tensors, const FileMetadata& metadata) {
