@@ -53,8 +53,7 @@ at::Tensor ProductConvolution::forward(const at::Tensor& x, const at::Tensor& we
 
 at::Tensor ProductConvolution::input_gradient(const at::Tensor& grad_y, const at::Tensor& weight) const {
   if (!sees_points()) return sum_of_patches(product(points_of(grad_y), matrix_of(weight), at::kFloat, {}));
-  const at::Tensor met =
-      images_of(product(points_of(grad_y), matrix_of(weight), grad_y.scalar_type(), {}), images_, out_);
+  at::Tensor met = images_of(product(points_of(grad_y), matrix_of(weight), grad_y.scalar_type(), {}), images_, out_);
   if (stride_[0] == 1 && stride_[1] == 1) return met;
   at::Tensor grad_x = at::empty({images_, channels_, image_[0], image_[1]}, grad_y.options(), kPointsLast).zero_();
   met_points(grad_x, stride_).copy_(met);
