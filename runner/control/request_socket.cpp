@@ -9,7 +9,7 @@
 #include <chrono>
 #include <vector>
 
-#include "registry/formats/files/threads.h"
+#include "runner/process/thread_signals.h"
 
 namespace trainrun {
 namespace {

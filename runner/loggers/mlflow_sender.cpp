@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "registry/formats/files/file_io.h"
-#include "registry/formats/files/threads.h"
 #include "runner/base/text.h"
+#include "runner/process/thread_signals.h"
 
 namespace trainrun {
 namespace {

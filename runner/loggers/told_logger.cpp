@@ -3,8 +3,8 @@
 #include <spdlog/spdlog.h>
 
 #include "registry/formats/files/descriptor.h"
-#include "registry/formats/files/threads.h"
 #include "runner/base/text.h"
+#include "runner/process/thread_signals.h"
 
 namespace trainrun {
 

@@ -11,7 +11,7 @@
 #include <system_error>
 #include <vector>
 
-#include "registry/formats/files/threads.h"
+#include "runner/process/thread_signals.h"
 
 // Of the OpenMP runtime that LibTorch uses; clang has no <omp.h>.
 extern "C" int omp_get_num_procs();

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "registry/formats/files/threads.h"
+#include "runner/process/thread_signals.h"
 
 namespace trainrun {
 

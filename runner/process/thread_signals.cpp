@@ -1,4 +1,4 @@
-#include "registry/formats/files/threads.h"
+#include "runner/process/thread_signals.h"
 
 #include <pthread.h>
 
