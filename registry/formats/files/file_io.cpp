@@ -14,13 +14,25 @@
 #include <utility>
 
 #include "registry/formats/files/regular_file.h"
-#include "registry/formats/files/threads.h"
 
 namespace trainrun {
 namespace {
 
 constexpr size_t kPiece = size_t{1} << 20;  // hashed while it is in the cache; below the 2 GiB that one write() takes
 constexpr int64_t kStretch = int64_t{8} << 20;  // of a file, which the disk takes while the next is hashed
+
+/// So many bytes are worth a thread: they are hashed in 2 ms, and it takes some 50 us to start.
+constexpr size_t kWorthAThread = size_t{4} << 20;
+
+/// Runs `work` on a thread of its own; where the system allows no more threads, in the future's get().
+template <class Work>
+std::future<void> beside(const Work& work) {
+  try {
+    return std::async(std::launch::async, work);
+  } catch (const std::system_error&) {
+    return std::async(std::launch::deferred, work);
+  }
+}
 
 /// Repeats a system call that a signal interrupted.
 template <class Call>
