@@ -44,7 +44,7 @@ class Job:
     accumulation: int = 1
     tokens: int = 0  # of a sample, where all are of one length
     losses_differ: str = ""  # why the losses are not comparable; "": they are
-    stays: bool = True  # all batches are alike, so that peers do all rounds in one process
+    stays: bool = True  # all batches are alike, so that peers do all rounds in one process; not where they fill the memory together
     has_layouts: bool = False  # peers may keep images with the channels last
     profiled: bool = False  # a step is short enough to be measured kernel by kernel
 
@@ -71,7 +71,7 @@ JOBS = {job.name: job for job in [
     image_job("vit_s", "ViT-S over patches of 4x4 of 32x32, SGD, batches of 32", VIT, 32, 32, 2.2),
     Job("gpt2_clm", "GPT-2 of 124 M parameters, AdamW, 2 x 2 blocks of 512 tokens", 2, 3, 16, needs=("tinyshakespeare", "gpt2"), accumulation=2, tokens=512,
         overrides=("dataset.train.block_size=512", "dataset.eval.block_size=512", "scheduler.total_steps=1000", "dataloader.shuffle=false"),
-        losses_differ="dropout is drawn otherwise"),
+        stays=False, losses_differ="dropout is drawn otherwise"),
     Job("mlp", "an MLP of 20 M parameters, AdamW", 32, 16, 0.2, MLP, needs=("mnist",)),
 ]}
 
