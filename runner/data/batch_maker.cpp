@@ -108,10 +108,17 @@ Batch BatchMaker::paired(const Numbers& numbers, size_t count) const {
 }
 
 Batch BatchMaker::gathered(const Numbers& numbers) const {
-  at::Tensor places = at::empty({static_cast<int64_t>(numbers.size())}, at::kLong);  // of the samples, in order_
-  auto* to = places.mutable_data_ptr<int64_t>();
-  for (const int64_t number : numbers) *to++ = pairs_ ? number % num_samples_ : number / world_size_;
-  return dataset_.get_drawn(order_.index_select(0, places).to(at::kLong), draws(kOfDataset, numbers));
+  at::Tensor samples = at::empty({static_cast<int64_t>(numbers.size())}, at::kLong);
+  auto* to = samples.mutable_data_ptr<int64_t>();
+  const auto find = [&](const auto* order) {
+    for (const int64_t number : numbers) *to++ = order[pairs_ ? number % num_samples_ : number / world_size_];
+  };
+  if (order_.scalar_type() == at::kInt) {
+    find(order_.const_data_ptr<int32_t>());
+  } else {
+    find(order_.const_data_ptr<int64_t>());
+  }
+  return dataset_.get_drawn(samples, draws(kOfDataset, numbers));
 }
 
 SampleDraws BatchMaker::draws(int64_t transform, const Numbers& numbers) const {

@@ -1,5 +1,8 @@
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -29,6 +32,30 @@ TEST_CASE("a file that comes with trainrun is found; for one that does not, the 
   const std::string message = message_of<DataError>([] { shipped_file("recipes/data/nonsense.csv"); });
   CHECK(contains(message, "recipes/data/nonsense.csv"));
   CHECK(contains(message, "share/trainrun/recipes/data/nonsense.csv"));
+}
+
+// --- rows in memory
+
+TEST_CASE("bytes become the floats that PyTorch's division gives, and a row that is not there is its error") {
+  struct Bytes : TensorDataset {
+    explicit Bytes(double divisor) {
+      set_field("image", at::arange(256, at::kByte).repeat({3, 1}) + at::arange(3, at::kByte).view({3, 1}), divisor);
+    }
+    DatasetInfo info() const override { return {}; }
+    void open() override {}
+  };
+  for (const double divisor : {255.0, 16.0, 7.0, 3.5}) {
+    const Bytes data(divisor);
+    const at::Tensor expected = (at::arange(256, at::kByte) + 2).to(at::kFloat).div(divisor);
+    const at::Tensor found = data.get(at::tensor({2, 0, 2}, at::kLong)).at("image");
+    CHECK(found.sizes() == at::IntArrayRef({3, 256}));
+    CHECK(found[0].equal(expected));
+    CHECK(found[2].equal(expected));
+    CHECK(found[1].equal(at::arange(256, at::kByte).to(at::kFloat).div(divisor)));
+    CHECK(data.get(at::empty({0}, at::kLong)).at("image").sizes() == at::IntArrayRef({0, 256}));
+    CHECK_THROWS_AS(data.get(at::tensor({3}, at::kLong)), c10::Error);
+    CHECK_THROWS_AS(data.get(at::tensor({-4}, at::kLong)), c10::Error);
+  }
 }
 
 // --- Digits

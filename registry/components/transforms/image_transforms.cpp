@@ -64,8 +64,8 @@ class NormalizeTransform : public Transform {
  public:
   explicit NormalizeTransform(const Normalize& options)
       : field_(options.field),
-        mean_(at::tensor(Normalize::list(options.mean), at::kDouble)),
-        std_(at::tensor(Normalize::list(options.std), at::kDouble)) {}
+        mean_(of_channels(Normalize::list(options.mean))),
+        std_(of_channels(Normalize::list(options.std))) {}
 
   void describe(DatasetInfo& info) const override {
     const FieldInfo& field = image_field(info, field_, "Normalize");
@@ -73,7 +73,7 @@ class NormalizeTransform : public Transform {
       throw LayerError("Normalize: '" + field_ + "' holds integers (" + at::toString(field.dtype) +
                        "), expected float32");
     }
-    const int64_t given = std::max(mean_.numel(), std_.numel());
+    const int64_t given = std::max(mean_.exact.numel(), std_.exact.numel());
     if (given != 1 && given != field.shape[0]) {
       throw LayerError("Normalize: mean and std have " + std::to_string(given) + " numbers, but '" + field_ + "' " +
                        batch_text(field.shape) + " has " + std::to_string(field.shape[0]) + " channels");
@@ -83,16 +83,26 @@ class NormalizeTransform : public Transform {
   Values values() const override { return Values::kPointwise; }
   void apply(Batch& batch, const SampleDraws&) const override {
     at::Tensor& images = batch.at(field_);  // [N, C, H, W]
-    const auto of_channels = [&](const at::Tensor& numbers) {
-      return numbers.to(images.options()).view({numbers.numel(), 1, 1});
+    const bool is_float32 = images.is_cpu() && images.scalar_type() == at::kFloat;
+    const auto as_images = [&](const Numbers& numbers) {
+      return is_float32 ? numbers.float32 : numbers.exact.to(images.options());
     };
-    images = images.sub(of_channels(mean_)).div_(of_channels(std_));
+    images = images.sub(as_images(mean_)).div_(as_images(std_));
   }
 
  private:
+  struct Numbers {
+    at::Tensor exact;    // [C, 1, 1] float64
+    at::Tensor float32;  // as nearly all images are
+  };
+  static Numbers of_channels(const std::vector<double>& numbers) {
+    const at::Tensor exact = at::tensor(numbers, at::kDouble).view({-1, 1, 1});
+    return {exact, exact.to(at::kFloat)};
+  }
+
   std::string field_;
-  at::Tensor mean_;
-  at::Tensor std_;
+  Numbers mean_;
+  Numbers std_;
 };
 
 std::unique_ptr<Transform> Normalize::build(const TransformInputs&) const {
