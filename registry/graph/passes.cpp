@@ -8,6 +8,7 @@
 #include "registry/graph/casting.h"
 #include "registry/graph/flatten.h"
 #include "registry/graph/fusing.h"
+#include "registry/graph/memory_order.h"
 #include "registry/graph/recomputed_steps.h"
 #include "registry/language/error.h"
 
@@ -52,6 +53,22 @@ FusionBorders borders_of(const FlatGraph& flat, const PlanOptions& options) {
   }
   for (const std::string& layer : options.recomputed) borders.ranges.push_back(range_of(flat, layer));
   return borders;
+}
+
+// --- order in memory ---
+
+/// Where no layer draws random numbers, the order in which outputs lie in memory shows in the order of sums alone. (A
+/// loss may draw for the model's outputs.)
+void free_orders(const FlatGraph& flat, Plan& plan) {
+  const bool draws = std::any_of(flat.layers.begin(), flat.layers.end(), [](const FlatLayer& layer) {
+    return layer.is_leaf() && layer.node->layer.operation->traits().random;
+  });
+  if (draws) return;
+  for (PlanStep& step : plan.steps) {
+    const auto* const keeper = dynamic_cast<const KeepsMemoryOrder*>(step.operation.get());
+    const bool is_output = std::find(plan.outputs.begin(), plan.outputs.end(), step.outputs[0]) != plan.outputs.end();
+    if (keeper && !is_output) step.operation = keeper->in_any_order();
+  }
 }
 
 // --- casts ---
@@ -189,7 +206,10 @@ void measure(const PlanOptions& options, Plan& plan) {
 Plan make_plan(const Graph& graph, const PlanOptions& options) {
   const FlatGraph flat = flatten(graph);
   Plan plan = steps_of(flat);
-  if (options.fusions) fuse(flat, options.fusions->entries(), borders_of(flat, options), plan);
+  if (options.fusions) {
+    fuse(flat, options.fusions->entries(), borders_of(flat, options), plan);
+    free_orders(flat, plan);
+  }
   if (options.brackets.empty()) share_casts(plan);  // a bracket hears of the outputs that the layer itself has
   add_brackets(flat, options.brackets, plan);
   recompute(flat, options.recomputed, plan);

@@ -12,9 +12,13 @@
 namespace trainrun::kernels {
 namespace {
 
+/// Whether x.t().is_contiguous(), without the view, which would take longer than the question.
+bool is_turned(const at::Tensor& x) {
+  return (x.size(0) == 1 || x.stride(0) == 1) && (x.size(1) == 1 || x.stride(1) == x.size(0));
+}
 /// A matrix that has no gaps, or is the transpose of one that has none.
 bool is_matrix(const at::Tensor& x) {
-  return x.dim() == 2 && x.numel() > 0 && is_plain_cpu(x) && (x.is_contiguous() || x.t().is_contiguous());
+  return x.dim() == 2 && x.numel() > 0 && is_plain_cpu(x) && (x.is_contiguous() || is_turned(x));
 }
 
 /// The steps of a matrix; of one with a single row or column, those of a matrix that has more.

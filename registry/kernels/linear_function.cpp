@@ -41,7 +41,8 @@ bool is_own_product(const at::Tensor& a, const at::Tensor& b) {
 /// a b in the type of a, which may be narrower than that of b, or in a wider one.
 at::Tensor product_of(const at::Tensor& a, const at::Tensor& b, at::ScalarType type) {
   if (is_own_product(a, b)) return bfloat16_product(a, b, type);
-  return at::mm(a, b.to(a.scalar_type())).to(type);
+  const at::Tensor product = at::mm(a, b.to(a.scalar_type()));
+  return product.scalar_type() == type ? product : product.to(type);
 }
 
 /// a b as the gradient of `weight`, in the memory where it is wanted, if there is some.
@@ -67,9 +68,15 @@ struct Product {
   }
   int64_t rows_of_thread(const at::Tensor& rows) const { return std::max<int64_t>(1, kNumbersOfThread / rows.size(1)); }
 
-  at::Tensor forward(const at::Tensor& bias) const {
-    if (is_own_product(x, weight_in_out())) return bfloat16_product(x, weight_in_out(), x.scalar_type(), bias);
-    return bias.defined() ? at::addmm(bias.to(x.scalar_type()), x, weight_in_out()) : at::mm(x, weight_in_out());
+  /// Casts the weight where the product is ATen's.
+  at::Tensor forward(const at::Tensor& bias) {
+    at::Tensor factor = weight_in_out();
+    if (is_own_product(x, factor)) return bfloat16_product(x, factor, x.scalar_type(), bias);
+    if (weight.scalar_type() != x.scalar_type()) {
+      weight = weight.to(x.scalar_type());
+      factor = weight_in_out();
+    }
+    return bias.defined() ? at::addmm(bias.to(x.scalar_type()), x, factor) : at::mm(x, factor);
   }
   /// `y` may be `product`.
   void activate_to(const at::Tensor& product, const at::Tensor& y) const {
@@ -146,9 +153,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
                             const std::optional<at::Tensor>& bias, bool is_transposed, Activation activation,
                             CpuPath path) {
-    const at::ScalarType type = x.scalar_type();
     Product product{flat_rows(x), weight, is_transposed, activation, path};
-    if (!is_own_product(product.x, product.weight_in_out())) product.weight = weight.to(type);
     at::Tensor y = product.forward(bias.value_or(at::Tensor()));
     at::Tensor activated;
     if (activation == Activation::kRelu) {

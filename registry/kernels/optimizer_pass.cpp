@@ -119,9 +119,12 @@ void OptimizerPass<Numbers>::add(const at::Tensor& parameter, const at::Tensor& 
   }
   stretch.size = parameter.numel();
   item.element_size = parameter.element_size();
-  const auto factor = [&](size_t i) { return i < factors_.size() ? factors_[i].item<double>() : 1; };
-  stretch.factors[0] = factor(0);
-  stretch.factors[1] = maximize ? -factor(1) : factor(1);
+  if (!multipliers_) {
+    const auto factor = [&](size_t i) { return i < factors_.size() ? factors_[i].item<double>() : 1; };
+    multipliers_ = {factor(0), factor(1)};
+  }
+  stretch.factors[0] = (*multipliers_)[0];
+  stretch.factors[1] = maximize ? -(*multipliers_)[1] : (*multipliers_)[1];
   stretch.numbers = numbers;
   item.loop = parameter.scalar_type() == at::kDouble ? loop_of<double>(numbers) : loop_of<float>(numbers);
   item.exchange_begin = exchanged_bytes_;

@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
+#include <optional>
 #include <vector>
 
 #include "registry/kernels/optimizer_loops.h"
@@ -28,8 +30,8 @@ AdamNumbers adam_numbers(double lr, double beta1, double beta2, double eps, doub
 template <class Numbers>
 class OptimizerPass {
  public:
-  /// `factors`: at most two scalars, by which gradients are multiplied, one after the other. They are read where a
-  /// parameter is added: on a GPU none is, and the host does not wait.
+  /// `factors`: at most two scalars, by which gradients are multiplied, one after the other. They are read where the
+  /// first parameter is added: on a GPU none is, and the host does not wait.
   explicit OptimizerPass(const std::vector<at::Tensor>& factors);
 
   /// Adds a parameter, whose dtype and strides `gradient` and `state` have: the optimizer's lists, undefined where it
@@ -52,6 +54,7 @@ class OptimizerPass {
   void walk(int64_t begin, int64_t end, const Body& body) const;
 
   std::vector<at::Tensor> factors_;
+  std::optional<std::array<double, 2>> multipliers_;  // once they are read
   std::vector<Item> items_;
   std::vector<int64_t> ends_;  // of each item's units, counted over all
   int64_t exchanged_bytes_ = 0;

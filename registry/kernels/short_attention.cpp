@@ -14,9 +14,10 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
-#include <tuple>
+#include <vector>
 
 #include "registry/kernels/bernoulli.h"
 #include "registry/kernels/cpu_path.h"
@@ -60,20 +61,20 @@ at::Tensor added_mask(const at::Tensor& mask, int64_t keys) {
   return added.contiguous();
 }
 
-/// One attention: its sizes, and the tensors that both passes read.
+/// One attention: its sizes, and what both passes read.
 struct Attention {
   AttentionShape shape;
-  at::Tensor query, key, value;
+  AttentionRows query, key, value;
   at::Tensor mask;  // as `added_mask` gives it
   at::Tensor kept;  // 1 where a dropout keeps a weight
   CpuPath path;
 
-  AttentionTensors tensors(const at::Tensor& y, const at::Tensor& normalization) const {
+  AttentionTensors tensors(const AttentionRows& y, const at::Tensor& normalization) const {
     AttentionTensors t{};
-    t.query = rows_of(query);
-    t.key = rows_of(key);
-    t.value = rows_of(value);
-    t.y = rows_of(y);
+    t.query = query;
+    t.key = key;
+    t.value = value;
+    t.y = y;
     if (mask.defined()) {
       const auto step = [&](int64_t dim) { return mask.size(dim) == 1 ? 0 : mask.stride(dim); };
       t.mask = {mask.const_data_ptr<float>(), step(0), step(1), step(2)};
@@ -95,47 +96,45 @@ struct Attention {
     });
   }
 
-  void forward_to(const at::Tensor& y, const at::Tensor& normalization) const {
+  void forward(const AttentionRows& y, const at::Tensor& normalization) const {
     const AttentionTensors t = tensors(y, normalization);
     run(false, [&](int64_t begin, int64_t end, float* scratch) {
       TRAINRUN_LOOP_OF(path, attention_forward)(shape, t, begin, end, scratch);
     });
   }
-  at::Tensor forward(const at::Tensor& normalization) const {
-    at::Tensor y = at::empty_like(query);
-    if (y.stride(3) != 1) y = at::empty(query.sizes(), query.options());
-    forward_to(y, normalization);
-    return y;
-  }
-
   /// Writes the gradients of the queries, keys and values.
-  void backward_to(const variable_list& gradients, const at::Tensor& y, const at::Tensor& normalization,
-                   const at::Tensor& grad_y) const {
-    const at::Tensor of_y = in_rows(grad_y);
+  void backward(const std::array<AttentionRows, 3>& gradients, const AttentionRows& y, const at::Tensor& normalization,
+                const AttentionRows& grad_y) const {
     AttentionTensors t = tensors(y, normalization);
-    t.grad_y = rows_of(of_y);
-    t.grad_query = rows_of(gradients[0]);
-    t.grad_key = rows_of(gradients[1]);
-    t.grad_value = rows_of(gradients[2]);
+    t.grad_y = grad_y;
+    t.grad_query = gradients[0];
+    t.grad_key = gradients[1];
+    t.grad_value = gradients[2];
     run(true, [&](int64_t begin, int64_t end, float* scratch) {
       TRAINRUN_LOOP_OF(path, attention_backward)(shape, t, begin, end, scratch);
     });
   }
-  variable_list backward(const at::Tensor& y, const at::Tensor& normalization, const at::Tensor& grad_y) const {
-    variable_list gradients;
-    for (const at::Tensor& heads : {query, key, value}) gradients.push_back(at::empty_like(heads));
-    backward_to(gradients, y, normalization, grad_y);
-    return gradients;
-  }
+};
+
+/// Memory for the output.
+at::Tensor output_for(const at::Tensor& query) {
+  at::Tensor y = at::empty_like(query);
+  return y.stride(3) == 1 ? y : at::empty(query.sizes(), query.options());
+}
+
+/// Queries, keys and values as tensors [N, heads, T, D].
+struct Heads {
+  at::Tensor query, key, value;
 };
 
 /// The gradients of `inputs` by ATen's operations, which have derivatives themselves.
-variable_list derivable_gradients(const Attention& a, const variable_list& inputs, const at::Tensor& grad_y) {
+variable_list derivable_gradients(const Attention& a, const Heads& of, const variable_list& inputs,
+                                  const at::Tensor& grad_y) {
   const AttentionShape& s = a.shape;
   const auto repeated = [&](const at::Tensor& heads) {
     return s.heads == s.key_heads ? heads : heads.repeat_interleave(s.heads / s.key_heads, 1);
   };
-  at::Tensor scores = at::matmul(a.query, repeated(a.key).transpose(2, 3)) * s.scale;
+  at::Tensor scores = at::matmul(of.query, repeated(of.key).transpose(2, 3)) * s.scale;
   if (s.is_causal) {
     const at::Tensor unseen = at::ones({s.queries, s.keys}, scores.options().dtype(at::kBool)).triu(1);
     scores = scores.masked_fill(unseen, -std::numeric_limits<double>::infinity());
@@ -143,23 +142,37 @@ variable_list derivable_gradients(const Attention& a, const variable_list& input
   if (a.mask.defined()) scores = scores + a.mask;
   at::Tensor weights = at::_safe_softmax(scores, -1);
   if (a.kept.defined()) weights = weights * a.kept * s.kept_scale;
-  const at::Tensor y = at::matmul(weights.to(a.value.scalar_type()), repeated(a.value));
+  const at::Tensor y = at::matmul(weights.to(of.value.scalar_type()), repeated(of.value));
   return torch::autograd::grad({y}, inputs, {grad_y}, std::nullopt, true);
 }
 
-AttentionShape shape_of(const at::Tensor& query, const at::Tensor& key, const AttentionTerms& terms) {
-  const double scale = terms.scale.value_or(1 / std::sqrt(static_cast<double>(query.size(3))));
-  const double kept = terms.dropout < 1 ? 1 / (1 - terms.dropout) : 0;
-  return {query.size(0),
-          query.size(1),
-          key.size(1),
-          query.size(2),
-          key.size(2),
-          query.size(3),
-          query.scalar_type() == at::kBFloat16,
-          terms.is_causal,
-          static_cast<float>(scale),
-          static_cast<float>(kept)};
+/// `sizes`: all but what the terms say.
+AttentionShape with_terms(AttentionShape sizes, const AttentionTerms& terms) {
+  sizes.is_causal = terms.is_causal;
+  sizes.scale = static_cast<float>(terms.scale.value_or(1 / std::sqrt(static_cast<double>(sizes.features))));
+  sizes.kept_scale = static_cast<float>(terms.dropout < 1 ? 1 / (1 - terms.dropout) : 0);
+  return sizes;
+}
+AttentionShape sizes_of(const at::Tensor& query, const at::Tensor& key) {
+  AttentionShape sizes{};
+  sizes.batch = query.size(0);
+  sizes.heads = query.size(1);
+  sizes.key_heads = key.size(1);
+  sizes.queries = query.size(2);
+  sizes.keys = key.size(2);
+  sizes.features = query.size(3);
+  sizes.is_bfloat16 = query.scalar_type() == at::kBFloat16;
+  return sizes;
+}
+Attention attention_of(const Heads& of, const at::Tensor& mask, const at::Tensor& kept, const AttentionTerms& terms,
+                       CpuPath path) {
+  return {with_terms(sizes_of(of.query, of.key), terms),
+          rows_of(of.query),
+          rows_of(of.key),
+          rows_of(of.value),
+          mask,
+          kept,
+          path};
 }
 
 /// What the backward pass must know, but for the mask.
@@ -179,11 +192,12 @@ struct ShortAttention : torch::autograd::Function<ShortAttention> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& query, const at::Tensor& key,
                             const at::Tensor& value, const std::optional<at::Tensor>& mask,
                             const std::optional<at::Tensor>& kept, const AttentionTerms& terms, CpuPath path) {
-    const Attention attention{shape_of(query, key, terms), query, key, value, mask.value_or(at::Tensor()),
-                              kept.value_or(at::Tensor()), path};
+    const Attention attention =
+        attention_of({query, key, value}, mask.value_or(at::Tensor()), kept.value_or(at::Tensor()), terms, path);
     const at::Tensor normalization =
         at::empty({query.size(0), query.size(1), query.size(2)}, query.options().dtype(at::kFloat));
-    const at::Tensor y = attention.forward(normalization);
+    const at::Tensor y = output_for(query);
+    attention.forward(rows_of(y), normalization);
     context->save_for_backward({query, key, value, attention.mask, attention.kept, y, normalization});
     keep_terms(context, terms, path);
     return y;
@@ -192,15 +206,18 @@ struct ShortAttention : torch::autograd::Function<ShortAttention> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
     const AttentionTerms terms = kept_terms(context);
-    const Attention attention{
-        shape_of(saved[0], saved[1], terms), saved[0], saved[1], saved[2], saved[3], saved[4], kept_path(context)};
+    const Heads heads{saved[0], saved[1], saved[2]};
+    const Attention attention = attention_of(heads, saved[3], saved[4], terms, kept_path(context));
     variable_list result;
     if (c10::GradMode::is_enabled()) {  // of other names: queries may be made of keys, where the search must not go on
-      Attention other = attention;
-      for (at::Tensor* const heads : {&other.query, &other.key, &other.value}) *heads = heads->view_as(*heads);
-      result = derivable_gradients(other, {other.query, other.key, other.value}, gradients[0]);
+      const Heads other{heads.query.view_as(heads.query), heads.key.view_as(heads.key),
+                        heads.value.view_as(heads.value)};
+      result = derivable_gradients(attention, other, {other.query, other.key, other.value}, gradients[0]);
     } else {
-      result = attention.backward(saved[5], saved[6], gradients[0]);
+      const at::Tensor of_y = in_rows(gradients[0]);
+      for (const at::Tensor& part : {heads.query, heads.key, heads.value}) result.push_back(at::empty_like(part));
+      attention.backward({rows_of(result[0]), rows_of(result[1]), rows_of(result[2])}, rows_of(saved[5]), saved[6],
+                         rows_of(of_y));
     }
     result.resize(7);
     return result;
@@ -211,36 +228,55 @@ struct ShortAttention : torch::autograd::Function<ShortAttention> {
 struct Packing {
   int64_t heads, time;
 
-  int64_t features(const at::Tensor& packed) const { return packed.size(2) / (3 * heads); }
-  /// [N, heads, T, D] of [N, T, heads, D].
+  AttentionShape sizes(const at::Tensor& packed) const {
+    AttentionShape sizes{};
+    sizes.batch = packed.size(1 - time);
+    sizes.heads = sizes.key_heads = heads;
+    sizes.queries = sizes.keys = packed.size(time);
+    sizes.features = packed.size(2) / (3 * heads);
+    sizes.is_bfloat16 = packed.scalar_type() == at::kBFloat16;
+    return sizes;
+  }
+  /// Of [N, T, parts * heads * D] without gaps, one of the parts.
+  AttentionRows rows(const at::Tensor& tensor, int64_t parts, int64_t part) const {
+    const int64_t features = tensor.size(2) / (parts * heads);
+    auto* const begin = static_cast<char*>(const_cast<void*>(tensor.const_data_ptr()));  // as in rows_of
+    return {begin + part * heads * features * static_cast<int64_t>(tensor.element_size()), tensor.stride(1 - time),
+            features, tensor.stride(time)};
+  }
+  std::array<AttentionRows, 3> parts(const at::Tensor& packed) const {
+    return {rows(packed, 3, 0), rows(packed, 3, 1), rows(packed, 3, 2)};
+  }
+  Attention attention(const at::Tensor& packed, const at::Tensor& mask, const at::Tensor& kept,
+                      const AttentionTerms& terms, CpuPath path) const {
+    const auto [query, key, value] = parts(packed);
+    return {with_terms(sizes(packed), terms), query, key, value, mask, kept, path};
+  }
+  at::Tensor output(const at::Tensor& packed) const {
+    return at::empty({packed.size(0), packed.size(1), packed.size(2) / 3}, packed.options());
+  }
+
+  /// As tensors [N, heads, T, D].
   at::Tensor turned(const at::Tensor& rows) const {
-    return time == 1 ? rows.permute({0, 2, 1, 3}) : rows.permute({1, 2, 0, 3});
+    const at::Tensor split = rows.unflatten(2, {heads, rows.size(2) / heads});
+    return time == 1 ? split.permute({0, 2, 1, 3}) : split.permute({1, 2, 0, 3});
   }
-  variable_list parts(const at::Tensor& packed) const {
-    const at::Tensor all = packed.view({packed.size(0), packed.size(1), 3, heads, features(packed)});
-    return {turned(all.select(2, 0)), turned(all.select(2, 1)), turned(all.select(2, 2))};
-  }
-  at::Tensor rows_of(const at::Tensor& y) const {  // [N, T, heads * D]
-    return y.view({y.size(0), y.size(1), heads, y.size(2) / heads});
+  Heads tensors(const at::Tensor& packed) const {
+    const std::vector<at::Tensor> parts = packed.chunk(3, 2);
+    return {turned(parts[0]), turned(parts[1]), turned(parts[2])};
   }
 };
-
-Attention packed_attention_of(const Packing& packing, const at::Tensor& packed, const at::Tensor& mask,
-                              const at::Tensor& kept, const AttentionTerms& terms, CpuPath path) {
-  const variable_list parts = packing.parts(packed);
-  return {shape_of(parts[0], parts[1], terms), parts[0], parts[1], parts[2], mask, kept, path};
-}
 
 struct PackedAttention : torch::autograd::Function<PackedAttention> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& packed, const std::optional<at::Tensor>& mask,
                             const std::optional<at::Tensor>& kept, const Packing& packing, const AttentionTerms& terms,
                             CpuPath path) {
     const Attention attention =
-        packed_attention_of(packing, packed, mask.value_or(at::Tensor()), kept.value_or(at::Tensor()), terms, path);
+        packing.attention(packed, mask.value_or(at::Tensor()), kept.value_or(at::Tensor()), terms, path);
     const AttentionShape& s = attention.shape;
     const at::Tensor normalization = at::empty({s.batch, s.heads, s.queries}, packed.options().dtype(at::kFloat));
-    const at::Tensor y = at::empty({packed.size(0), packed.size(1), s.heads * s.features}, packed.options());
-    attention.forward_to(packing.turned(packing.rows_of(y)), normalization);
+    const at::Tensor y = packing.output(packed);
+    attention.forward(packing.rows(y, 1, 0), normalization);
     context->save_for_backward({packed, attention.mask, attention.kept, y, normalization});
     context->saved_data["heads"] = packing.heads;
     context->saved_data["time"] = packing.time;
@@ -253,44 +289,48 @@ struct PackedAttention : torch::autograd::Function<PackedAttention> {
     auto& data = context->saved_data;
     const AttentionTerms terms = kept_terms(context);
     const Packing packing{data["heads"].toInt(), data["time"].toInt()};
-    const Attention attention = packed_attention_of(packing, saved[0], saved[1], saved[2], terms, kept_path(context));
-    const at::Tensor of_y = packing.turned(packing.rows_of(gradients[0].contiguous()));
+    const Attention attention = packing.attention(saved[0], saved[1], saved[2], terms, kept_path(context));
+    const at::Tensor of_y = gradients[0].contiguous();
     variable_list result(6);
     if (c10::GradMode::is_enabled()) {
-      result[0] = derivable_gradients(attention, {saved[0]}, of_y)[0];
+      result[0] = derivable_gradients(attention, packing.tensors(saved[0]), {saved[0]}, packing.turned(of_y))[0];
       return result;
     }
     result[0] = at::empty_like(saved[0]);
-    attention.backward_to(packing.parts(result[0]), packing.turned(packing.rows_of(saved[3])), saved[4], of_y);
+    attention.backward(packing.parts(result[0]), packing.rows(saved[3], 1, 0), saved[4], packing.rows(of_y, 1, 0));
     return result;
   }
 };
 
-bool mask_fits(const at::Tensor& mask, const at::Tensor& query, int64_t keys) {
+bool mask_fits(const at::Tensor& mask, const AttentionShape& sizes) {
   if (!mask.defined()) return true;
   const bool is_known = mask.scalar_type() == at::kBool || mask.is_floating_point();
   if (!is_known || mask.requires_grad() || !is_plain_cpu(mask) || mask.dim() > 4 || mask.dim() < 2) return false;
-  const std::array<int64_t, 4> expected = {query.size(0), query.size(1), query.size(2), keys};
+  const std::array<int64_t, 4> expected = {sizes.batch, sizes.heads, sizes.queries, sizes.keys};
   for (int64_t i = 1; i <= mask.dim(); ++i) {
     if (mask.size(-i) != 1 && mask.size(-i) != expected[static_cast<size_t>(4 - i)]) return false;
   }
   return true;
 }
 
+bool sizes_fit(const AttentionShape& sizes, const AttentionTerms& terms) {
+  constexpr int64_t kFewestQueries = 8, kFewestKeys = 16;
+  return best_cpu_path() != CpuPath::kGeneric && sizes.batch > 0 && sizes.queries >= kFewestQueries &&
+         sizes.keys >= kFewestKeys && sizes.keys <= kMostAttentionKeys && sizes.features > 0 &&
+         sizes.features <= kMostAttentionFeatures && terms.dropout >= 0 && terms.dropout < 1 &&
+         !(terms.is_causal && terms.mask.defined()) && mask_fits(terms.mask, sizes);
+}
+
 }  // namespace
 
 bool supports_short_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                               const AttentionTerms& terms) {
-  constexpr int64_t kFewestQueries = 8, kFewestKeys = 16;
-  if (best_cpu_path() == CpuPath::kGeneric || query.dim() != 4 || key.dim() != 4 || value.dim() != 4) return false;
+  if (query.dim() != 4 || key.dim() != 4 || value.dim() != 4) return false;
   if (!is_plain_cpu(query) || !is_plain_cpu(key) || !is_plain_cpu(value) || !stored_type(query)) return false;
   const bool alike = query.scalar_type() == key.scalar_type() && key.scalar_type() == value.scalar_type() &&
                      key.sizes() == value.sizes() && query.size(0) == key.size(0) && query.size(3) == key.size(3) &&
                      key.size(1) > 0 && query.size(1) % key.size(1) == 0;
-  return alike && query.size(0) > 0 && query.size(2) >= kFewestQueries && key.size(2) >= kFewestKeys &&
-         key.size(2) <= kMostAttentionKeys && query.size(3) > 0 && query.size(3) <= kMostAttentionFeatures &&
-         terms.dropout >= 0 && terms.dropout < 1 && !(terms.is_causal && terms.mask.defined()) &&
-         mask_fits(terms.mask, query, key.size(2));
+  return alike && sizes_fit(sizes_of(query, key), terms);
 }
 
 at::Tensor short_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
@@ -306,7 +346,9 @@ at::Tensor short_attention(const at::Tensor& query, const at::Tensor& key, const
   }
   const bool is_trained = q.requires_grad() || k.requires_grad() || v.requires_grad();
   if (!c10::GradMode::is_enabled() || !is_trained) {
-    return Attention{shape_of(q, k, terms), q, k, v, mask, kept, path}.forward({});
+    at::Tensor y = output_for(q);
+    attention_of({q, k, v}, mask, kept, terms, path).forward(rows_of(y), {});
+    return y;
   }
   AttentionTerms rest = terms;
   rest.mask = at::Tensor();
@@ -319,11 +361,7 @@ std::optional<at::Tensor> packed_attention(const at::Tensor& packed, int64_t hea
                     is_plain_cpu(packed) && stored_type(packed) == packed.scalar_type();
   if (!fits) return std::nullopt;
   const Packing packing{heads, time};
-  {
-    const c10::AutoGradMode no_gradients(false);
-    const variable_list parts = packing.parts(packed);
-    if (!supports_short_attention(parts[0], parts[1], parts[2], terms)) return std::nullopt;
-  }
+  if (!sizes_fit(packing.sizes(packed), terms)) return std::nullopt;
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCPU);
   const int64_t length = packed.size(time), batch = packed.size(1 - time);
   const at::Tensor mask = added_mask(terms.mask, length);
@@ -337,9 +375,8 @@ std::optional<at::Tensor> packed_attention(const at::Tensor& packed, int64_t hea
   if (c10::GradMode::is_enabled() && packed.requires_grad()) {
     return PackedAttention::apply(packed, optional_of(mask), optional_of(kept), packing, rest, path);
   }
-  const c10::AutoGradMode no_gradients(false);
-  at::Tensor y = at::empty({packed.size(0), packed.size(1), packed.size(2) / 3}, packed.options());
-  packed_attention_of(packing, packed, mask, kept, rest, path).forward_to(packing.turned(packing.rows_of(y)), {});
+  at::Tensor y = packing.output(packed);
+  packing.attention(packed, mask, kept, rest, path).forward(packing.rows(y, 1, 0), {});
   return y;
 }
 

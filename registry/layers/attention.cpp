@@ -11,8 +11,11 @@
 
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <utility>
 
 #include "registry/graph/casting.h"
+#include "registry/graph/memory_order.h"
 #include "registry/kernels/linear.h"
 #include "registry/layers/key_value_cache.h"
 #include "registry/layers/onnx_attention.h"
@@ -113,7 +116,8 @@ Tensor Attention::mask(const Tensor& like, const Scores& scores, const Tensor& k
   return mask.defined() ? mask + padding : padding;
 }
 
-Tensor Attention::attend_self(const Tensor& x, const Tensor& key_padding_mask, bool is_causal) const {
+Tensor Attention::attend_self(const Tensor& x, const Tensor& key_padding_mask, bool is_causal,
+                              OutputOrder order) const {
   const int64_t time = options_.batch_first ? 1 : 0;
   const Tensor packed = kernels::linear(x, in_proj_weight_, in_proj_bias_);
   AttentionTerms terms{{}, is_training() ? options_.dropout : 0, is_causal, {}};
@@ -132,17 +136,18 @@ Tensor Attention::attend_self(const Tensor& x, const Tensor& key_padding_mask, b
     mixed = (time == 1 ? mixed->transpose(1, 2) : mixed->permute({2, 0, 1, 3})).flatten(2);
   }
   // In memory the output is [T, N, C], as Python's: a dropout draws its numbers in the order of memory.
-  const bool is_turned = time == 1 && is_training();
+  const bool is_turned = time == 1 && is_training() && order == OutputOrder::kAsPython;
   if (is_turned) mixed = mixed->transpose(0, 1).contiguous();
   const Tensor y = kernels::linear(*mixed, out_proj_->weight, out_proj_->bias);
   return is_turned ? y.transpose(0, 1) : y;
 }
 
-Tensor Attention::forward(Tensor query, Tensor key, Tensor value, const Tensor& key_padding_mask, bool is_causal) {
+Tensor Attention::forward(Tensor query, Tensor key, Tensor value, const Tensor& key_padding_mask, bool is_causal,
+                          OutputOrder order) {
   check(query, key, value);
   const int64_t num_added = (options_.add_bias_kv ? 1 : 0) + (options_.add_zero_attn ? 1 : 0);
   if (packed_ && num_added == 0 && query.is_same(key) && key.is_same(value)) {
-    return attend_self(query, key_padding_mask, is_causal);
+    return attend_self(query, key_padding_mask, is_causal, order);
   }
   if (options_.batch_first) {  // [T, N, C] within, as in Python
     const bool same_key = key.is_same(query);
@@ -198,25 +203,48 @@ namespace {
 const Tensor& input_of(const Tensors& inputs, size_t i) { return inputs[inputs.size() == 1 ? 0 : i]; }
 Tensor mask_of(const Tensors& inputs) { return inputs.size() == 4 ? inputs[3] : Tensor(); }
 
-Tensors attend(Attention& module, const Tensors& inputs, bool is_causal) {
-  return {module.forward(inputs[0], input_of(inputs, 1), input_of(inputs, 2), mask_of(inputs), is_causal)};
-}
+/// What the operations below have in common.
+struct Attending {
+  std::shared_ptr<Attention> module;
+  bool is_causal = false;
+  Operation::Traits traits = {};
+  OutputOrder order = OutputOrder::kAsPython;
 
-/// A causal attention, which can continue where it stopped.
-class DecodingAttention : public DecodingOperation, public CastsInputs {
- public:
-  DecodingAttention(std::shared_ptr<Attention> module, const Traits& traits)
-      : module_(std::move(module)), traits_(traits) {}
-  Tensors run(const Tensors& inputs) const override { return attend(*module_, inputs, true); }
-  Tensors run_further(const Tensors& inputs, const DecodingPoint& point, Tensors& memory) const override {
-    return {
-        module_->forward_further(inputs[0], input_of(inputs, 1), input_of(inputs, 2), mask_of(inputs), point, memory)};
+  Tensors run(const Tensors& inputs) const {
+    return {module->forward(inputs[0], input_of(inputs, 1), input_of(inputs, 2), mask_of(inputs), is_causal, order)};
   }
-  Traits traits() const override { return traits_; }
+  Attending in_any_order() const { return {module, is_causal, traits, OutputOrder::kAny}; }
+};
+
+class AttentionOperation : public Operation, public CastsInputs, public KeepsMemoryOrder {
+ public:
+  explicit AttentionOperation(Attending attending) : attending_(std::move(attending)) {}
+  Tensors run(const Tensors& inputs) const override { return attending_.run(inputs); }
+  Traits traits() const override { return attending_.traits; }
+  std::shared_ptr<const Operation> in_any_order() const override {
+    return std::make_shared<AttentionOperation>(attending_.in_any_order());
+  }
 
  private:
-  std::shared_ptr<Attention> module_;
-  Traits traits_;
+  Attending attending_;
+};
+
+/// A causal attention, which can continue where it stopped.
+class DecodingAttention : public DecodingOperation, public CastsInputs, public KeepsMemoryOrder {
+ public:
+  explicit DecodingAttention(Attending attending) : attending_(std::move(attending)) {}
+  Tensors run(const Tensors& inputs) const override { return attending_.run(inputs); }
+  Tensors run_further(const Tensors& inputs, const DecodingPoint& point, Tensors& memory) const override {
+    return {attending_.module->forward_further(inputs[0], input_of(inputs, 1), input_of(inputs, 2), mask_of(inputs),
+                                               point, memory)};
+  }
+  Traits traits() const override { return attending_.traits; }
+  std::shared_ptr<const Operation> in_any_order() const override {
+    return std::make_shared<DecodingAttention>(attending_.in_any_order());
+  }
+
+ private:
+  Attending attending_;
 };
 
 struct MultiheadAttention {
@@ -265,12 +293,11 @@ struct MultiheadAttention {
     const Operation::Traits traits = {.random = dropout > 0, .half_precision = true};
     Layer layer;
     layer.state = module;
+    const Attending attending{module, is_causal, traits};
     if (goes_on) {
-      layer.operation = std::make_shared<DecodingAttention>(module, traits);
+      layer.operation = std::make_shared<DecodingAttention>(attending);
     } else {
-      layer.operation = std::make_shared<CastingOperation>(
-          [module, is_causal = is_causal](const Tensors& inputs) { return attend(*module, inputs, is_causal); },
-          traits);
+      layer.operation = std::make_shared<AttentionOperation>(attending);
     }
     return layer;
   }

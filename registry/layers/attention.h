@@ -21,6 +21,9 @@ struct AttentionOptions {
   bool batch_first = false;
 };
 
+/// How the output lies in memory while training: always [L, N, …], as Python's, or as it is computed.
+enum class OutputOrder { kAsPython, kAny };
+
 /// torch.nn.MultiheadAttention: its state names, initial weights and, in training, random numbers are Python's.
 /// LibTorch's own lacks batch_first and scaled_dot_product_attention. Source: Vaswani et al. 2017, "Attention Is All
 /// You Need".
@@ -34,7 +37,7 @@ class Attention : public torch::nn::Module {
   /// attention_mask of tokenizers, where one of integers is 0; one of floating point is added to the scores.
   /// `is_causal`: the query at position i sees the keys up to i. Throws c10::Error where shapes do not fit.
   at::Tensor forward(at::Tensor query, at::Tensor key, at::Tensor value, const at::Tensor& key_padding_mask = {},
-                     bool is_causal = false);
+                     bool is_causal = false, OutputOrder order = OutputOrder::kAsPython);
   /// The same, causal, of the tokens that come next [N, T, …] alone, with batch_first: what it needs of those before is
   /// in `memory` (DecodingOperation). `key_padding_mask`: [N, T], of these; not of floating point.
   at::Tensor forward_further(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
@@ -44,7 +47,8 @@ class Attention : public torch::nn::Module {
  private:
   void check(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) const;
   std::vector<at::Tensor> project(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) const;
-  at::Tensor attend_self(const at::Tensor& x, const at::Tensor& key_padding_mask, bool is_causal) const;
+  at::Tensor attend_self(const at::Tensor& x, const at::Tensor& key_padding_mask, bool is_causal,
+                         OutputOrder order) const;
   struct Scores {
     int64_t batch, queries, keys;
   };

@@ -39,7 +39,7 @@ struct DropoutOf {
             },
             {.in_place = kOverwrites && inplace,
              .view = true,
-             .random = true,
+             .random = p > 0,
              .pointwise = kOfElements,
              .position_wise = kOfElements,
              .capturable = true,
@@ -73,7 +73,7 @@ struct StochasticDepth {
               return {input * kept};
             },
             {.view = true,
-             .random = true,
+             .random = p > 0,
              .pointwise = true,
              .position_wise = true,
              .capturable = true,

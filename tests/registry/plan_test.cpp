@@ -108,3 +108,38 @@ TEST_CASE("a layer within a container is the one that is named where it fails") 
     CHECK(std::string(error.what()).find("[0].layers[0]: Linear failed on [3, 5]: ") != std::string::npos);
   }
 }
+
+TEST_CASE("an attention's output lies in memory as Python's where something may draw random numbers for it") {
+  const std::string attention = "{type: MultiheadAttention, num_heads: 2, batch_first: true, name: attn";
+  struct Case {
+    std::string layers;
+    bool is_free;  // to lie as it is computed
+  };
+  const Case cases[] = {
+      {attention + "}, {type: Linear, out_features: 4}", true},
+      {attention + ", is_causal: true}, {type: Linear, out_features: 4}", true},
+      {attention + ", is_causal: true}, {type: Linear, out_features: 4}, {type: Dropout, p: 0.0}", true},
+      {attention + ", is_causal: true}, {type: Linear, out_features: 4}, {type: Dropout, p: 0.1}", false},
+      {attention + ", dropout: 0.1}, {type: Linear, out_features: 4}", false},
+      {"{type: Linear, out_features: 8}, " + attention + "}", false},  // a loss may draw
+  };
+  const torch::Tensor x = torch::randn({3, 17, 8});
+  for (const Case& one : cases) {
+    CAPTURE(one.layers);
+    const auto graph = build("[" + one.layers + "]", inputs_like(x));
+    PlanOptions fused;
+    fused.fusions = std::make_shared<const FusionRegistry>();
+    const auto output = [&](const Plan& plan) {
+      for (const PlanStep& step : plan.steps) {
+        if (step.layer == "attn") return step.operation->run({x})[0];
+      }
+      throw Error("no attention");
+    };
+    const Plan plan = make_plan(*graph, fused);
+    const torch::Tensor y = output(plan);
+    CHECK(y.is_contiguous() == one.is_free);
+    CHECK(y.transpose(0, 1).is_contiguous() == !one.is_free);
+    CHECK(output(make_plan(*graph)).transpose(0, 1).is_contiguous());
+    if (one.is_free) CHECK(torch::allclose(y, output(make_plan(*graph)), 1e-6, 1e-6));
+  }
+}
