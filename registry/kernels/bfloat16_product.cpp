@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "registry/kernels/bfloat16_loops.h"
 #include "registry/kernels/cpu_path.h"
@@ -36,6 +37,24 @@ uint32_t* pairs_of(const at::Tensor& tensor) { return static_cast<uint32_t*>(ten
 
 constexpr int64_t kPairsOfThread = int64_t{1} << 14;
 
+/// The rows of `a`, of an odd number of bfloat16, each with a zero after it, so that its last pair does not reach into the
+/// next row.
+at::Tensor even_rows(const at::Tensor& a, const PairedProduct& shape) {
+  at::Tensor rows = pairs_for(shape.rows * shape.pairs());
+  const auto* const from = static_cast<const char*>(a.const_data_ptr());
+  uint32_t* const to = pairs_of(rows);
+  const int64_t bytes = 2 * shape.depth;
+  at::parallel_for(0, shape.rows, std::max<int64_t>(1, kPairsOfThread / shape.pairs()),
+                   [&](int64_t begin, int64_t end) {
+                     for (int64_t row = begin; row < end; ++row) {
+                       uint32_t* const own = to + row * shape.pairs();
+                       own[shape.pairs() - 1] = 0;
+                       std::memcpy(own, from + row * bytes, static_cast<size_t>(bytes));
+                     }
+                   });
+  return rows;
+}
+
 }  // namespace
 
 bool has_bfloat16_products() {
@@ -52,7 +71,6 @@ bool supports_bfloat16_product(const at::Tensor& a, const at::Tensor& b) {
   if (!has_bfloat16_products() || !is_matrix(a) || !is_matrix(b) || a.scalar_type() != at::kBFloat16) return false;
   if (b.scalar_type() != at::kBFloat16 && b.scalar_type() != at::kFloat) return false;
   const PairedProduct shape = shape_of(a, b);
-  if (a.is_contiguous() && shape.depth % 2 != 0) return false;  // the next pair would reach into the next row
   return shape.rows >= kFewestRows && shape.columns >= kFewestColumns && shape.depth >= kFewestDepth;
 }
 
@@ -68,7 +86,10 @@ at::Tensor bfloat16_product(const at::Tensor& a, const at::Tensor& b, at::Scalar
   });
   PairedRows rows{static_cast<const uint32_t*>(a.const_data_ptr()), pairs, 1, PairedProduct::kStrip * pairs};
   at::Tensor strips;
-  if (!a.is_contiguous()) {
+  if (a.is_contiguous() && shape.depth % 2 != 0) {
+    strips = even_rows(a, shape);
+    rows.at = pairs_of(strips);
+  } else if (!a.is_contiguous()) {
     strips = pairs_for(shape.strips() * pairs * PairedProduct::kStrip);
     const int64_t strips_of_thread = std::max<int64_t>(1, kPairsOfThread / (pairs * PairedProduct::kStrip));
     at::parallel_for(0, shape.strips(), strips_of_thread, [&](int64_t begin, int64_t end) {

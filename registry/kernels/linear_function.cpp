@@ -112,7 +112,7 @@ struct Product {
         (own, read, from, to, sum, rows * part / parts, rows * (part + 1) / parts);
       }
     });
-    if (wants_bias) made.bias = sums.sum(0);
+    if (wants_bias) made.bias = sum_of_parts(to_sums, parts, features);
     return made;
   }
 };

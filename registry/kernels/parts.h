@@ -1,8 +1,11 @@
 #pragma once
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 
 namespace trainrun::kernels {
 
@@ -16,6 +19,18 @@ void in_parts(int64_t size, int64_t parts, const Call& call) {
   at::parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
     for (int64_t part = first; part < last; ++part) call(size * part / parts, size * (part + 1) / parts, part);
   });
+}
+
+/// [features]: the sum of the rows [parts, features], from the first to the last. Of so few numbers an operation of ATen's
+/// takes longer.
+inline at::Tensor sum_of_parts(const float* rows, int64_t parts, int64_t features) {
+  at::Tensor sum = at::empty({features}, at::kFloat);
+  auto* const to = sum.mutable_data_ptr<float>();
+  std::copy_n(rows, features, to);
+  for (int64_t part = 1; part < parts; ++part) {
+    std::transform(to, to + features, rows + part * features, to, std::plus<>());
+  }
+  return sum;
 }
 
 }  // namespace trainrun::kernels

@@ -126,8 +126,11 @@ struct Norm {
                          (shape, pass, rows * part / parts, rows * (part + 1) / parts, floats_to(scratch));
                        }
                      });
-    if (weight.defined()) made.weight = sums[0].sum(0);
-    if (bias.defined()) made.bias = sums[1].sum(0);
+    const auto summed = [&](int64_t which) {
+      return sum_of_parts(floats(sums) + which * parts * shape.features, parts, shape.features);
+    };
+    if (weight.defined()) made.weight = summed(0);
+    if (bias.defined()) made.bias = summed(1);
     if (wants_addend && !made.addend.defined()) made.addend = made.x;
     return made;
   }

@@ -67,7 +67,7 @@ TEST_CASE("products of bfloat16 equal float64's for any sizes, transposed or not
   for (int i = 0; i < trainrun::test::fuzz_rounds(150); ++i) {
     const bool a_turned = from(0, 1) == 1, b_turned = from(0, 1) == 1;
     const int64_t rows = from(32, i % 10 == 0 ? 700 : 120), columns = from(16, 200);
-    const int64_t depth = a_turned ? from(16, 300) : 2 * from(8, 150);
+    const int64_t depth = from(16, 300);
     CAPTURE(rows);
     CAPTURE(depth);
     CAPTURE(columns);
@@ -96,7 +96,7 @@ TEST_CASE("products of bfloat16 are left to ATen where they do not pay or cannot
   const auto half = [](int64_t rows, int64_t columns) { return at::zeros({rows, columns}, at::kBFloat16); };
   CHECK(supports_bfloat16_product(half(64, 32), half(32, 48)));
   CHECK_FALSE(supports_bfloat16_product(half(8, 32), half(32, 48)));
-  CHECK_FALSE(supports_bfloat16_product(half(64, 33), half(33, 48)));
+  CHECK(supports_bfloat16_product(half(64, 33), half(33, 48)));
   CHECK(supports_bfloat16_product(half(33, 64).t(), half(33, 48)));
   CHECK_FALSE(supports_bfloat16_product(half(64, 64).slice(1, 0, 32), half(32, 48)));
   CHECK_FALSE(supports_bfloat16_product(half(64, 32).to(at::kFloat), half(32, 48)));
