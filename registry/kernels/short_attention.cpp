@@ -241,8 +241,8 @@ struct Packing {
   AttentionRows rows(const at::Tensor& tensor, int64_t parts, int64_t part) const {
     const int64_t features = tensor.size(2) / (parts * heads);
     auto* const begin = static_cast<char*>(const_cast<void*>(tensor.const_data_ptr()));  // as in rows_of
-    return {begin + part * heads * features * static_cast<int64_t>(tensor.element_size()), tensor.stride(1 - time),
-            features, tensor.stride(time)};
+    return {begin + part * heads * features * tensor.element_size(), tensor.stride(1 - time), features,
+            tensor.stride(time)};
   }
   std::array<AttentionRows, 3> parts(const at::Tensor& packed) const {
     return {rows(packed, 3, 0), rows(packed, 3, 1), rows(packed, 3, 2)};

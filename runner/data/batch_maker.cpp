@@ -5,8 +5,10 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
+#include "registry/language/error.h"
 #include "runner/data/device_batches.h"
 #include "runner/data/transform_order.h"
 
@@ -61,7 +63,7 @@ BatchMaker::BatchMaker(const Dataset& dataset, const Transforms& transforms, con
       world_size_(sampler.world_size()),
       num_samples_(sampler.num_samples()),
       pairs_(any_pairs(transforms)),
-      order_(pairs_ ? sampler.all_indices(epoch) : sampler.indices(epoch)),
+      order_((pairs_ ? sampler.all_indices(epoch) : sampler.indices(epoch)).contiguous()),
       for_gpu_(for_gpu) {}
 
 Batch BatchMaker::make(int64_t first, int64_t size) const {
@@ -111,7 +113,11 @@ Batch BatchMaker::gathered(const Numbers& numbers) const {
   at::Tensor samples = at::empty({static_cast<int64_t>(numbers.size())}, at::kLong);
   auto* to = samples.mutable_data_ptr<int64_t>();
   const auto find = [&](const auto* order) {
-    for (const int64_t number : numbers) *to++ = order[pairs_ ? number % num_samples_ : number / world_size_];
+    for (const int64_t number : numbers) {
+      const int64_t place = pairs_ ? number % num_samples_ : number / world_size_;
+      if (place >= order_.numel()) throw Error("the order of the samples ends at " + std::to_string(order_.numel()));
+      *to++ = order[place];
+    }
   };
   if (order_.scalar_type() == at::kInt) {
     find(order_.const_data_ptr<int32_t>());
