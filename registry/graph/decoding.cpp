@@ -12,25 +12,24 @@ const DecodingOperation* decoding_operation(const std::shared_ptr<const Operatio
   return dynamic_cast<const DecodingOperation*>(operation.get());
 }
 
-void collect_operations(const Plan& plan, std::set<const Operation*>& operations) {
+/// The layers that a step of their own computes and can go on with. A fusion that has taken a layer's place would not.
+void collect_going_on(const Plan& plan, std::set<size_t>& layers) {
   for (const PlanStep& step : plan.steps) {
-    operations.insert(step.operation.get());
-    if (step.inside) collect_operations(*step.inside, operations);
+    if (step.leaves.size() == 1 && decoding_operation(step.operation)) layers.insert(step.leaves[0]);
+    if (step.inside) collect_going_on(*step.inside, layers);
   }
 }
 
 }  // namespace
 
 std::optional<std::string> undecodable_layer(const Graph& graph, const Plan& plan) {
-  std::set<const Operation*> run;
-  collect_operations(plan, run);
+  std::set<size_t> going_on;
+  collect_going_on(plan, going_on);
   const FlatGraph flat = flatten(graph);
-  for (const FlatLayer& layer : flat.layers) {
-    if (!layer.is_leaf()) continue;
-    const std::shared_ptr<const Operation>& operation = layer.node->layer.operation;
-    // A fusion that has taken its place in the plan would not go on where it stopped.
-    const bool goes_on = decoding_operation(operation) && run.contains(operation.get());
-    if (!goes_on && !operation->traits().position_wise) return layer.written->path + ": " + layer.node->type;
+  for (size_t i = 0; i < flat.layers.size(); ++i) {
+    const FlatLayer& layer = flat.layers[i];
+    if (!layer.is_leaf() || going_on.contains(i) || layer.node->layer.operation->traits().position_wise) continue;
+    return layer.written->path + ": " + layer.node->type;
   }
   return std::nullopt;
 }

@@ -5,10 +5,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <string>
-#include <string_view>
 
-#include "registry/formats/files/checksum.h"
 #include "registry/formats/files/digest.h"
 
 namespace trainrun {
@@ -16,13 +13,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kChecksumKey = "checksum";
-constexpr const char* kSha256Key = "digest";
 constexpr int64_t kMostBytes = int64_t{256} << 20;  // that are digested: a fraction of a second
 constexpr int64_t kPieceBytes = int64_t{4} << 20;   // read at a time
 constexpr int64_t kMostPiece = 4096;                // samples
-
-const char* key_of(SampleDigest kind) { return kind == SampleDigest::kChecksum ? kChecksumKey : kSha256Key; }
 
 int64_t bytes_of(const Batch& batch) {
   int64_t bytes = 0;
@@ -30,15 +23,13 @@ int64_t bytes_of(const Batch& batch) {
   return bytes;
 }
 
-void add(Sha256& hash, const Batch& batch, SampleDigest kind) {
+void add(Sha256& hash, const Batch& batch) {
   for (const Batch::Field& field : batch.fields()) {
     const at::Tensor tensor = field.tensor.contiguous();
-    const std::string_view bytes(static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes());
-    json header = {field.name, c10::toString(tensor.scalar_type()), tensor.sizes().vec()};
-    if (kind == SampleDigest::kChecksum) header.push_back(checksum_of(bytes));
+    const json header = {field.name, c10::toString(tensor.scalar_type()), tensor.sizes().vec()};
     const std::string text = header.dump();
     hash.update(text.data(), text.size());
-    if (kind == SampleDigest::kSha256) hash.update(bytes.data(), bytes.size());
+    hash.update(tensor.const_data_ptr(), tensor.nbytes());
   }
 }
 
@@ -47,8 +38,8 @@ bool is_repeatable(const Dataset& data) {
   const at::Tensor first = at::arange(1, at::kLong);
   Sha256 one;
   Sha256 other;
-  add(one, data.get(first), SampleDigest::kChecksum);
-  add(other, data.get(first), SampleDigest::kChecksum);
+  add(one, data.get(first));
+  add(other, data.get(first));
   return one.finish() == other.finish();
 }
 
@@ -71,7 +62,7 @@ void add_files(const Value& written, const std::string& path, json& files) {
 
 }  // namespace
 
-json fingerprint_of(const Dataset& data, const Component<DatasetKind>& component, SampleDigest kind) {
+json fingerprint_of(const Dataset& data, const Component<DatasetKind>& component) {
   const int64_t size = data.size();
   json files = json::object();
   add_files(component.written, "", files);
@@ -84,14 +75,10 @@ json fingerprint_of(const Dataset& data, const Component<DatasetKind>& component
     const int64_t stride = size / digested;
     for (int64_t begin = 0; begin < digested; begin += piece) {
       const int64_t end = std::min(begin + piece, digested);
-      add(hash, data.get(at::arange(begin, end, at::kLong) * stride), kind);
+      add(hash, data.get(at::arange(begin, end, at::kLong) * stride));
     }
   }
-  return {{"samples", size}, {key_of(kind), hash.finish()}, {"digested", digested}, {"files", files}};
-}
-
-SampleDigest digest_kind_of(const json& saved) {
-  return saved.contains(kChecksumKey) ? SampleDigest::kChecksum : SampleDigest::kSha256;
+  return {{"samples", size}, {"digest", hash.finish()}, {"digested", digested}, {"files", files}};
 }
 
 DataDifference compare_fingerprints(const json& saved, const json& now) {
@@ -102,10 +89,8 @@ DataDifference compare_fingerprints(const json& saved, const json& now) {
     return {"it had " + std::to_string(before) + " samples and now has " + std::to_string(size), ""};
   }
   const int64_t digested = number(now, "digested");
-  const SampleDigest kind = digest_kind_of(saved);
-  const bool comparable = number(saved, "digested") == digested && digest_kind_of(now) == kind;
-  const char* const key = key_of(kind);
-  if (comparable && saved.at(key).get<std::string>() != now.at(key).get<std::string>()) {
+  const bool comparable = number(saved, "digested") == digested;
+  if (comparable && saved.at("digest").get<std::string>() != now.at("digest").get<std::string>()) {
     return {"its " + std::to_string(size) + " samples hold other values", ""};
   }
   if (comparable && digested > 0 && digested == size) return {};

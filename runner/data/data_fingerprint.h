@@ -8,19 +8,11 @@
 
 namespace trainrun {
 
-/// What is taken of the samples, by its key in the fingerprint: a Checksum of each field, some MiB at a time, or their
-/// SHA-256, eight times as slow, which checkpoints had until November 2026.
-enum class SampleDigest { kChecksum, kSha256 };
-
-/// What a data set holds, in brief, as checkpoints keep it: {"samples", "checksum", "digested", "files"}. The checksum is
-/// of all samples as the data set gives them, or, where they are many, of as many evenly spread ones as are read quickly
-/// ("digested"). The files are those that the recipe names, with size in bytes and time of their last change. `data` is
-/// open and has learnt. Throws what reading samples throws.
-nlohmann::json fingerprint_of(const Dataset& data, const Component<DatasetKind>& component,
-                              SampleDigest kind = SampleDigest::kChecksum);
-
-/// The kind that a checkpoint's fingerprint has.
-SampleDigest digest_kind_of(const nlohmann::json& saved);
+/// What a data set holds, in brief, as checkpoints keep it: {"samples", "digest", "digested", "files"}. The digest is
+/// the SHA-256 of all samples as the data set gives them, or, where they are many, of as many evenly spread ones as are
+/// read quickly ("digested"). The files are those that the recipe names, with size in bytes and time of their last
+/// change. `data` is open and has learnt. Throws what reading samples throws.
+nlohmann::json fingerprint_of(const Dataset& data, const Component<DatasetKind>& component);
 
 /// How two fingerprints of a data set differ.
 struct DataDifference {
@@ -28,8 +20,8 @@ struct DataDifference {
   std::string doubt;   // of what cannot be told: samples and sizes are equal, times are not; "" for none
 };
 
-/// Where all samples were digested in the same way, that alone decides, so that a copy with other times is the same data.
-/// Throws nlohmann::json::exception where `saved` is not a fingerprint.
+/// Where all samples were digested, the digest alone decides, so that a copy with other times is the same data. Throws
+/// nlohmann::json::exception where `saved` is not a fingerprint.
 DataDifference compare_fingerprints(const nlohmann::json& saved, const nlohmann::json& now);
 
 }  // namespace trainrun

@@ -5,9 +5,10 @@
 #include <ATen/ops/_foreach_clamp_max.h>
 #include <ATen/ops/_foreach_clamp_min.h>
 #include <ATen/ops/_foreach_mul.h>
+#include <ATen/ops/_foreach_norm.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
-
-#include "registry/kernels/total_norm.h"
 
 namespace trainrun {
 
@@ -30,7 +31,7 @@ at::Tensor gradient_norm(const Tensors& parameters, Communicator* shards) {
   if (gradients.empty()) {  // on the device where the other ranks have theirs
     norm = at::zeros({}, at::TensorOptions(parameters.empty() ? at::Device(at::kCPU) : parameters[0].device()));
   } else {
-    norm = kernels::total_norm(gradients);
+    norm = at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients, 2)), 2);
   }
   if (shards) {
     const at::Tensor square = norm.square();

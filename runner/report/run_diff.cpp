@@ -10,7 +10,6 @@
 #include "registry/formats/files/file_io.h"
 #include "registry/language/text_forms.h"
 #include "runner/base/text.h"
-#include "runner/data/data_fingerprint.h"
 #include "runner/model/recipe_loader.h"
 #include "runner/recipe/recipe_source.h"
 #include "runner/report/run_table.h"
@@ -123,9 +122,8 @@ std::vector<std::pair<std::string, std::string>> environment_texts(const DiffSid
   return texts;
 }
 
-/// Sets of data of which both sides know what they hold, and which hold other values; to `notes`, those of which nobody
-/// can tell.
-std::vector<std::string> changed_data(const DiffSide& a, const DiffSide& b, std::vector<std::string>& notes) {
+/// Sets of data of which both sides know what they hold, and which hold other values.
+std::vector<std::string> changed_data(const DiffSide& a, const DiffSide& b) {
   if (!a.state.is_object() || !b.state.is_object()) return {};
   const json before = a.state.value("data", json::object()), now = b.state.value("data", json::object());
   std::vector<std::string> changed;
@@ -133,15 +131,7 @@ std::vector<std::string> changed_data(const DiffSide& a, const DiffSide& b, std:
     if (!now.is_object() || !now.contains(set) || !own.is_object() || !now[set].is_object()) continue;
     const auto value = [&](const json& data, const char* key) { return data.value(key, json()); };
     const json counts[] = {value(own, "samples"), value(now[set], "samples")};
-    if (counts[0] == counts[1] && digest_kind_of(own) != digest_kind_of(now[set])) {
-      notes.push_back("dataset." + set + ": nobody can tell whether its " + counts[0].dump() +
-                      " samples are the same: one side has their SHA-256, as trainrun saved it until November 2026, "
-                      "and the other their checksum");
-      continue;
-    }
-    const bool is_same =
-        value(own, "digest") == value(now[set], "digest") && value(own, "checksum") == value(now[set], "checksum");
-    if (counts[0] == counts[1] && is_same) continue;
+    if (counts[0] == counts[1] && value(own, "digest") == value(now[set], "digest")) continue;
     const std::string what = counts[0] == counts[1] ? counts[0].dump() + " samples hold other values"
                                                     : counts[0].dump() + " samples are now " + counts[1].dump();
     changed.push_back("dataset." + set + ": " + what);
@@ -266,7 +256,7 @@ RunDiff compare_sides(DiffSide a, DiffSide b, const Catalog& catalog) {
     explained.why = reason_for(explained);
     diff.changes.push_back(std::move(explained));
   }
-  diff.data = changed_data(a, b, diff.notes);
+  diff.data = changed_data(a, b);
   const bool both_trained = a.kind != DiffSide::Kind::kRecipe && b.kind != DiffSide::Kind::kRecipe;
   if (both_trained) {
     diff.controls = joined_rows(control_texts(a), control_texts(b));

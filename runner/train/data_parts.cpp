@@ -31,10 +31,7 @@ class DataPart : public Stateful {
 
   void load(const Snapshot& saved) override {
     if (saved.values.is_null()) return;  // there were checkpoints without
-    const auto& first = saved.values.begin();
-    const bool is_old = first != saved.values.end() && digest_kind_of(*first) == SampleDigest::kSha256;
-    const json now = is_old ? fingerprint_by(SampleDigest::kSha256) : fingerprint();
-    for (const auto& [key, own] : now.items()) {
+    for (const auto& [key, own] : fingerprint().items()) {
       if (!saved.values.contains(key)) continue;
       const DataDifference difference = compare_fingerprints(saved.values.at(key), own);
       if (!difference.doubt.empty()) spdlog::warn("dataset.{}: {}", key, difference.doubt);
@@ -46,20 +43,16 @@ class DataPart : public Stateful {
   }
 
  private:
-  /// As data_fingerprint.h has it.
-  json fingerprint_by(SampleDigest kind) const {
-    json result;
-    result["train"] = fingerprint_of(*job_.train_data, job_.recipe.dataset.train, kind);
-    for (size_t i = 0; i < job_.eval_splits.size(); ++i) {
-      const EvalSets::One& set = job_.recipe.dataset.eval->sets[i];
-      result["eval" + (set.name.empty() ? "" : "." + set.name)] =
-          fingerprint_of(*job_.eval_splits[i].data, set.data, kind);
-    }
-    return result;
-  }
-  /// Read once.
+  /// As data_fingerprint.h has it; read once.
   const json& fingerprint() {
-    if (fingerprint_.is_null()) fingerprint_ = fingerprint_by(SampleDigest::kChecksum);
+    if (fingerprint_.is_null()) {
+      fingerprint_["train"] = fingerprint_of(*job_.train_data, job_.recipe.dataset.train);
+      for (size_t i = 0; i < job_.eval_splits.size(); ++i) {
+        const EvalSets::One& set = job_.recipe.dataset.eval->sets[i];
+        fingerprint_["eval" + (set.name.empty() ? "" : "." + set.name)] =
+            fingerprint_of(*job_.eval_splits[i].data, set.data);
+      }
+    }
     return fingerprint_;
   }
 

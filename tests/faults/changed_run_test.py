@@ -9,7 +9,6 @@ import pathlib
 import re
 import shutil
 import stat
-import struct
 import subprocess
 
 import pytest
@@ -126,33 +125,6 @@ def test_a_copy_of_the_same_data_with_another_time_is_no_change(folder):
     done = run(folder, WHOLE)
     assert_goes_on(folder, done)
     assert "dataset" not in done.stderr
-
-
-def old_fingerprint(name: str) -> dict:
-    """Of what `table` writes, as checkpoints had it until November 2026: the SHA-256 of all samples, whose fields each follow a
-    header of their own; here there is one piece."""
-    rows = [[float(number) for number in line.split(",")] for line in pathlib.Path(name).read_text().splitlines()[1:]]
-    digest = hashlib.sha256()
-    for field, columns, shape in (("features", (0, 1), [len(rows), 2]), ("label", (2,), [len(rows), 1])):
-        digest.update(json.dumps([field, "Float", shape], separators=(",", ":")).encode())
-        digest.update(struct.pack(f"<{len(rows) * len(columns)}f", *(row[column] for row in rows for column in columns)))
-    return {"digest": digest.hexdigest(), "digested": len(rows), "samples": len(rows), "files": {}}
-
-
-@pytest.mark.parametrize("is_changed", [False, True])
-def test_a_checkpoint_that_has_the_sha_256_of_its_data_goes_on_unless_they_changed(folder, is_changed):
-    path = (folder / "o/checkpoints/latest").resolve() / "state.json"
-    assert set(json.loads(path.read_text())["data"]["train"]) == {"checksum", "digested", "samples", "files"}
-    forge(path, data={split: old_fingerprint(folder / f"{split}.csv") for split in ("train", "eval")})
-    if is_changed:
-        table_path = folder / "train.csv"
-        table_path.write_text(table_path.read_text().replace("\n5,5,15\n", "\n5,5,16\n", 1))
-        assert_stops(folder, "dataset.train has changed since the checkpoint was made: its 1000 samples hold other values")
-    else:
-        done = run(folder, WHOLE)
-        assert_goes_on(folder, done)
-        assert "dataset" not in done.stderr
-        assert "checksum" in state_of(folder)["data"]["train"]
 
 
 def test_a_shorter_length_than_what_is_done_is_an_error(folder):
