@@ -10,7 +10,6 @@
 #include <cstring>
 #include <filesystem>
 #include <future>
-#include <new>
 #include <system_error>
 #include <utility>
 
@@ -21,9 +20,6 @@ namespace {
 
 constexpr size_t kPiece = size_t{1} << 20;  // hashed while it is in the cache; below the 2 GiB that one write() takes
 constexpr int64_t kStretch = int64_t{8} << 20;  // of a file, which the disk takes while the next is hashed
-
-/// A file offset, an address and a size that are multiples of it can be written directly: it is a page.
-constexpr size_t kDirectAlignment = 4096;
 
 /// So many bytes are worth a thread: they are hashed in 2 ms, and it takes some 50 us to start.
 constexpr size_t kWorthAThread = size_t{4} << 20;
@@ -62,20 +58,6 @@ void begin_to_sync(int file, int64_t from, int64_t to) {
   if (begin < end) ::sync_file_range(file, begin, end - begin, SYNC_FILE_RANGE_WRITE);
 }
 
-/// Whether the file system says that it writes past the page cache, and takes pages. Local ones do since Linux 6.1; one
-/// that says nothing may be a network's, which is slower so.
-bool takes_direct_writes([[maybe_unused]] int file) {
-#ifdef STATX_DIOALIGN
-  struct statx status{};
-  if (::statx(file, "", AT_EMPTY_PATH, STATX_DIOALIGN, &status) < 0 || !(status.stx_mask & STATX_DIOALIGN))
-    return false;
-  const auto fits = [](size_t alignment) { return alignment != 0 && kDirectAlignment % alignment == 0; };
-  return fits(status.stx_dio_mem_align) && fits(status.stx_dio_offset_align);
-#else
-  return false;
-#endif
-}
-
 /// POSIX leaves open whether an interrupted close() closed; on Linux it did.
 void close_checked(Descriptor& file, const std::string& path) {
   if (::close(file.release()) < 0 && errno != EINTR) throw FileError(path, "close", errno);
@@ -87,8 +69,7 @@ FileWriter::FileWriter(std::string path) : path_(std::move(path)) {
   const int file = uninterrupted([&] { return ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666); });
   if (file < 0) throw FileError(path_, "create", errno);
   file_ = Descriptor(file);
-  buffer_.reset(static_cast<char*>(std::aligned_alloc(kDirectAlignment, kPiece)));
-  if (!buffer_) throw std::bad_alloc();
+  buffer_.reserve(kPiece);
 }
 
 FileWriter::~FileWriter() {
@@ -117,7 +98,6 @@ void FileWriter::write_lasting(const std::vector<std::string_view>& pieces) {
   hashed_ = beside([this, pieces] {
     for (const std::string_view piece : pieces) hash_.update(piece.data(), piece.size());
   });
-  begin_direct_writes();
   for (const std::string_view piece : pieces) {
     for (size_t done = 0; done < piece.size(); done += kPiece) {
       put(piece.data() + done, std::min(piece.size() - done, kPiece));
@@ -131,23 +111,17 @@ void FileWriter::wait_for_hash() {
 
 /// At most kPiece.
 void FileWriter::put(const char* data, size_t size) {
-  if (size == kPiece && !is_direct_) {
-    flush();
+  if (buffer_.size() + size > kPiece) flush();
+  if (size < kPiece) {
+    buffer_.insert(buffer_.end(), data, data + size);
+  } else {
     write_through(data, size);
-    return;
   }
-  const size_t first = std::min(size, kPiece - buffered_);
-  std::memcpy(buffer_.get() + buffered_, data, first);
-  buffered_ += first;
-  if (buffered_ < kPiece) return;
-  flush();
-  std::memcpy(buffer_.get(), data + first, size - first);
-  buffered_ = size - first;
 }
 
 void FileWriter::flush() {
-  if (buffered_ < kPiece) end_direct_writes();
-  write_through(buffer_.get(), std::exchange(buffered_, 0));
+  write_through(buffer_.data(), buffer_.size());
+  buffer_.clear();
 }
 
 void FileWriter::write_through(const char* data, size_t size) {
@@ -155,28 +129,11 @@ void FileWriter::write_through(const char* data, size_t size) {
   bytes_ += static_cast<int64_t>(size);
   while (size > 0) {
     const ssize_t written = uninterrupted([&] { return ::write(file_.number(), data, size); });
-    if (written < 0 && errno == EINVAL && is_direct_) {
-      end_direct_writes();
-      continue;
-    }
     if (written < 0) throw FileError(path_, "write", errno);
     data += written;
     size -= static_cast<size_t>(written);
   }
-  if (!is_direct_) begin_to_sync(file_.number(), before, bytes_);
-}
-
-/// From here on, whole pieces of the buffer are written directly.
-void FileWriter::begin_direct_writes() {
-  const bool is_aligned = bytes_ % static_cast<int64_t>(kDirectAlignment) == 0;
-  if (is_direct_ || !is_aligned || !takes_direct_writes(file_.number())) return;
-  is_direct_ = ::fcntl(file_.number(), F_SETFL, O_DIRECT) == 0;
-}
-
-void FileWriter::end_direct_writes() {
-  if (std::exchange(is_direct_, false) && ::fcntl(file_.number(), F_SETFL, 0) < 0) {
-    throw FileError(path_, "write", errno);
-  }
+  begin_to_sync(file_.number(), before, bytes_);
 }
 
 FileDigest FileWriter::finish() {

@@ -1,10 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
 #include <functional>
 #include <future>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,8 +23,7 @@ class FileWriter {
   void write(const void* data, size_t size);
   void write(std::string_view text) { write(text.data(), text.size()); }
   /// Writes what stays as it is until `finish`, or until the next call of `write`: much of it is hashed by a thread of its
-  /// own, which may go on after this has returned, and goes to the disk past the page cache where the file system says
-  /// how (O_DIRECT).
+  /// own, which may go on after this has returned.
   void write_lasting(const std::vector<std::string_view>& pieces);
   /// Returns when the content has reached the disk. (That the *name* has, takes `sync_folder`.)
   FileDigest finish();
@@ -36,17 +33,10 @@ class FileWriter {
   void put(const char* data, size_t size);
   void flush();
   void write_through(const char* data, size_t size);
-  void begin_direct_writes();
-  void end_direct_writes();
 
-  struct Free {
-    void operator()(char* memory) const { std::free(memory); }
-  };
   std::string path_;
   Descriptor file_;
-  std::unique_ptr<char, Free> buffer_;  // where small pieces, and all that is written directly, are gathered
-  size_t buffered_ = 0;
-  bool is_direct_ = false;
+  std::vector<char> buffer_;  // of small pieces
   Sha256 hash_;
   int64_t bytes_ = 0;
   std::future<void> hashed_;  // of write_lasting; destroyed first, since it waits
