@@ -55,6 +55,10 @@ FusionBorders borders_of(const FlatGraph& flat, const PlanOptions& options) {
   return borders;
 }
 
+bool is_output(const Plan& plan, size_t slot) {
+  return std::find(plan.outputs.begin(), plan.outputs.end(), slot) != plan.outputs.end();
+}
+
 // --- order in memory ---
 
 /// Where no layer draws random numbers, the order in which outputs lie in memory shows in the order of sums alone. (A
@@ -66,8 +70,7 @@ void free_orders(const FlatGraph& flat, Plan& plan) {
   if (draws) return;
   for (PlanStep& step : plan.steps) {
     const auto* const keeper = dynamic_cast<const KeepsMemoryOrder*>(step.operation.get());
-    const bool is_output = std::find(plan.outputs.begin(), plan.outputs.end(), step.outputs[0]) != plan.outputs.end();
-    if (keeper && !is_output) step.operation = keeper->in_any_order();
+    if (keeper && !is_output(plan, step.outputs[0])) step.operation = keeper->in_any_order();
   }
 }
 
@@ -95,8 +98,7 @@ void share_casts(Plan& plan) {
       }
     }
     if (casting.empty() || may_change) continue;
-    const bool is_output = std::find(plan.outputs.begin(), plan.outputs.end(), slot) != plan.outputs.end();
-    const bool only = casting.size() == readers[slot].size() && !is_output;
+    const bool only = casting.size() == readers[slot].size() && !is_output(plan, slot);
     step.operation = giver->with_cast_output(only);
     if (only) continue;
     for (PlanStep* reader : casting) {

@@ -26,10 +26,12 @@ void in_parts(int64_t size, int64_t parts, const Call& call) {
 inline at::Tensor sum_of_parts(const float* rows, int64_t parts, int64_t features) {
   at::Tensor sum = at::empty({features}, at::kFloat);
   auto* const to = sum.mutable_data_ptr<float>();
-  std::copy_n(rows, features, to);
-  for (int64_t part = 1; part < parts; ++part) {
-    std::transform(to, to + features, rows + part * features, to, std::plus<>());
-  }
+  at::parallel_for(0, features, std::max<int64_t>(1, kNumbersOfThread / parts), [&](int64_t begin, int64_t end) {
+    std::copy(rows + begin, rows + end, to + begin);
+    for (int64_t part = 1; part < parts; ++part) {
+      std::transform(to + begin, to + end, rows + part * features + begin, to + begin, std::plus<>());
+    }
+  });
   return sum;
 }
 

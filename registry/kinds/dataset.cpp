@@ -21,7 +21,8 @@ void fetch(const uint8_t* begin, int64_t bytes) {
 }
 
 /// Rows of bytes, divided by `divisor` in float32. What a byte becomes is computed once for each of the 256.
-at::Tensor divided_rows(const at::Tensor& bytes, const at::Tensor& indices, double divisor) {
+at::Tensor divided_rows(const at::Tensor& bytes, const at::Tensor& given, double divisor) {
+  const at::Tensor indices = given.to(at::kLong).contiguous();  // as index_select takes them: of any step, int32 too
   const int64_t* const wanted = indices.const_data_ptr<int64_t>();
   const int64_t count = indices.numel(), size = bytes.size(0), of_row = size > 0 ? bytes.numel() / size : 0;
   const bool are_rows = std::all_of(wanted, wanted + count, [&](int64_t i) { return i >= 0 && i < size; });

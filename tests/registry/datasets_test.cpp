@@ -52,6 +52,8 @@ TEST_CASE("bytes become the floats that PyTorch's division gives, and a row that
     CHECK(found[0].equal(expected));
     CHECK(found[2].equal(expected));
     CHECK(found[1].equal(at::arange(256, at::kByte).to(at::kFloat).div(divisor)));
+    CHECK(data.get(at::tensor({0, 2, 1, 2}, at::kLong).slice(0, 0, 4, 3)).at("image")[1].equal(expected));
+    CHECK(data.get(at::tensor({2}, at::kInt)).at("image")[0].equal(expected));
     CHECK(data.get(at::empty({0}, at::kLong)).at("image").sizes() == at::IntArrayRef({0, 256}));
     CHECK_THROWS_AS(data.get(at::tensor({3}, at::kLong)), c10::Error);
     CHECK_THROWS_AS(data.get(at::tensor({-4}, at::kLong)), c10::Error);
