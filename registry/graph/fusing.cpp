@@ -60,6 +60,7 @@ class Steps {
 /// Where a pattern was found.
 struct Match {
   std::vector<size_t> steps;                                 // of the pattern's nodes, in their order
+  std::vector<bool> turned = {};                             // whether the two inputs of each come the other way round
   std::vector<std::pair<std::string, size_t>> outside = {};  // slots that the fusion reads, by name or unnamed
 };
 
@@ -85,12 +86,13 @@ class Search {
     const PlanStep& found = steps_[step];
     if (taken != before.steps.end() || !found.fusion.empty()) return false;
     if (!contains(node.types, flat_.layers[found.first].node->type)) return false;
-    if (bind_inputs(before, step, node.inputs, accept)) return true;
-    return node.in_any_order && bind_inputs(before, step, {node.inputs[1], node.inputs[0]}, accept);
+    if (bind_inputs(before, step, node.inputs, false, accept)) return true;
+    return node.in_any_order && bind_inputs(before, step, {node.inputs[1], node.inputs[0]}, true, accept);
   }
 
   template <class Accept>
-  bool bind_inputs(Match match, size_t step, const std::vector<std::string>& names, const Accept& accept) const {
+  bool bind_inputs(Match match, size_t step, const std::vector<std::string>& names, bool is_turned,
+                   const Accept& accept) const {
     const std::vector<size_t>& slots = steps_[step].inputs;
     if (!names.empty() && names.size() != slots.size()) return false;
     for (size_t i = 0; i < slots.size(); ++i) {
@@ -100,6 +102,7 @@ class Search {
       if (!known) match.outside.emplace_back(name, slots[i]);
     }
     match.steps.push_back(step);
+    match.turned.push_back(is_turned);
     if (match.steps.size() == pattern_.nodes.size()) return accept(match);
     for (const std::string& name : pattern_.nodes[match.steps.size()].inputs) {
       const auto known = slot_of(match, name);
@@ -256,9 +259,10 @@ void fuse(const FlatGraph& flat, const std::vector<Fusion>& fusions, const Fusio
       const FusedPlace place(steps, fusion.pattern, match);
       const auto position = place.find(borders);
       if (!position) return false;
-      std::map<std::string, const GraphNode*> nodes;
+      std::map<std::string, FusedLayers::Found> nodes;
       for (size_t i = 0; i < match.steps.size(); ++i) {
-        nodes[fusion.pattern.nodes[i].name] = flat.layers[steps[match.steps[i]].first].node;
+        const GraphNode* const node = flat.layers[steps[match.steps[i]].first].node;
+        nodes[fusion.pattern.nodes[i].name] = {node, match.turned[i]};
       }
       PlanStep fused = fused_step(steps, place, match, fusion.name);
       fused.operation = fusion.fuse(FusedLayers(std::move(nodes)));

@@ -41,11 +41,19 @@ struct FusionPattern {
 /// The layers that a pattern was found in, by the names of its nodes.
 class FusedLayers {
  public:
-  explicit FusedLayers(std::map<std::string, const GraphNode*> nodes) : nodes_(std::move(nodes)) {}
-  const GraphNode& operator[](const std::string& name) const { return *nodes_.at(name); }
+  struct Found {
+    const GraphNode* node = nullptr;
+    bool is_turned = false;
+  };
+
+  explicit FusedLayers(std::map<std::string, Found> nodes) : nodes_(std::move(nodes)) {}
+  const GraphNode& operator[](const std::string& name) const { return *nodes_.at(name).node; }
+  /// Whether the layer reads its two inputs the other way round than the pattern says (`in_any_order`). What ATen computes
+  /// of two tensors lies in memory as the first does.
+  bool is_turned(const std::string& name) const { return nodes_.at(name).is_turned; }
 
  private:
-  std::map<std::string, const GraphNode*> nodes_;
+  std::map<std::string, Found> nodes_;
 };
 
 /// Layers that are computed as one. Their modules, state names and checkpoints stay as they are; only the steps of a

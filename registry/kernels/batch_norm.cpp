@@ -234,11 +234,6 @@ struct BatchNormRelu : torch::autograd::Function<BatchNormRelu> {
   }
 };
 
-/// Whether its numbers lie as rows of channels, without gaps.
-bool is_of_rows(const at::Tensor& x) {
-  return x.dim() == 2 ? x.is_contiguous() : x.dim() == 4 ? x.is_contiguous(at::MemoryFormat::ChannelsLast) : false;
-}
-
 bool is_computed_here(const at::Tensor& x, const at::Tensor& added, const BatchNorm& norm) {
   if (!is_plain_cpu(x) || (x.scalar_type() != at::kFloat && x.scalar_type() != at::kBFloat16) || !is_of_rows(x)) {
     return false;
@@ -255,6 +250,10 @@ bool is_computed_here(const at::Tensor& x, const at::Tensor& added, const BatchN
 }
 
 }  // namespace
+
+bool is_of_rows(const at::Tensor& x) {
+  return x.dim() == 2 ? x.is_contiguous() : x.dim() == 4 ? x.is_contiguous(at::MemoryFormat::ChannelsLast) : false;
+}
 
 at::Tensor batch_norm_relu(const at::Tensor& x, const at::Tensor& added, const BatchNorm& norm, CpuPath path) {
   bool is_trained = false;

@@ -13,6 +13,9 @@ struct BatchNorm {
   double momentum = 0.1, eps = 1e-5;
 };
 
+/// Whether the numbers of x, [N, C, H, W] or [N, C], lie as rows of channels, without gaps.
+bool is_of_rows(const at::Tensor& x);
+
 /// relu(batch_norm(x) + added); `added`, of x's shape, may be undefined. Where x is a plain CPU tensor of float32 or
 /// bfloat16, [N, C, H, W] with channels last or [N, C], it is computed in two passes over x, and the gradients in two
 /// more: equal but for the order of sums, and, in bfloat16, for roundings between the operations, of which there are none.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <regex>
 
 #include "registry/graph/fusion.h"
@@ -76,6 +77,9 @@ const std::map<std::string, std::vector<FusionExample>>& fusion_examples() {
          {3, 8, 6, 6},
          1,
          true},
+        {"[{type: Linear, name: t, out_features: 6}, {type: BatchNorm2d, name: n, inputs: x}, {type: Add, inputs: [t, "
+         "n]}, ReLU]",
+         {3, 8, 6, 6}},
         {"[{type: BatchNorm1d, name: a}, {type: BatchNorm1d, name: b, inputs: x}, {type: Add, inputs: [a, b]}, ReLU]",
          {12, 6}}}},
       {"AddNorm",
@@ -88,6 +92,9 @@ const std::map<std::string, std::vector<FusionExample>>& fusion_examples() {
          {3, 6}},
         {"[{type: Linear, out_features: 6}, {type: Add, inputs: ['0', x]}, {type: LayerNorm, name: n}, {type: Linear, "
          "out_features: 6, name: m}, {type: Add, inputs: [m, n]}]",
+         {2, 5, 6}},
+        {"[{type: Linear, out_features: 6}, {type: Add, name: s, inputs: [x, '0']}, {type: LayerNorm, name: n}, {type: "
+         "Add, inputs: [s, n]}]",
          {2, 5, 6}}}},
       {"DropoutAddNorm",
        {{"[{type: Linear, out_features: 6}, {type: Dropout, p: 0.3}, {type: Add, inputs: [x, '1']}, LayerNorm]",
@@ -95,7 +102,16 @@ const std::map<std::string, std::vector<FusionExample>>& fusion_examples() {
         {"[{type: Linear, out_features: 6}, {type: Dropout, name: d, p: 0.3}, {type: Add, name: s, inputs: [d, x]}, "
          "{type: RMSNorm, name: n}, {type: Linear, out_features: 6, name: m}, {type: Add, inputs: [m, n, s]}]",
          {2, 5, 6}},
-        {"[{type: Dropout, p: 0}, {type: Add, inputs: ['0', x]}, {type: LayerNorm, bias: false}]", {3, 6}}}},
+        {"[{type: Dropout, p: 0}, {type: Add, inputs: ['0', x]}, {type: LayerNorm, bias: false}]", {3, 6}},
+        {"[{type: Linear, out_features: 6}, {type: Dropout, p: 0}, {type: Add, name: s, inputs: [x, '1']}, {type: "
+         "LayerNorm, name: n}, {type: Add, inputs: [s, n]}]",
+         {2, 5, 6}},
+        {"[{type: Linear, out_features: 6}, {type: Dropout, p: 0.3}, {type: Add, name: s, inputs: ['1', x]}, {type: "
+         "RMSNorm, name: n}, {type: Add, inputs: [s, n]}]",
+         {2, 5, 6}},
+        {"[{type: Dropout, p: 0}, {type: Linear, name: l, out_features: 6, inputs: x}, {type: Add, name: s, inputs: "
+         "['0', l]}, {type: LayerNorm, name: n}, {type: Add, inputs: [s, n]}]",
+         {2, 5, 6}}}},
       {"RowNorm",
        {{"[{type: LayerNorm, eps: 0.1}, {type: Linear, out_features: 6}]", {2, 5, 6}},
         {"[{type: RMSNorm}, {type: Linear, out_features: 6}, {type: Add, inputs: ['0', '1']}]", {3, 6}},
@@ -121,7 +137,9 @@ const std::map<std::string, std::vector<FusionExample>>& fusion_examples() {
          {2, 5, 6}},
         {"[{type: Linear, name: up, inputs: x, out_features: 8}, {type: Linear, name: gate, inputs: x, out_features: "
          "8}, SiLU, {type: Mul, inputs: [up, '2']}]",
-         {2, 5, 6}}}},
+         {2, 5, 6}},
+        {"[SiLU, {type: Linear, name: up, inputs: x, out_features: 6}, {type: Mul, inputs: [up, '0']}]", {2, 5, 6}},
+        {"[SiLU, {type: Linear, name: up, inputs: x, out_features: 6}, {type: Mul, inputs: ['0', up]}]", {2, 5, 6}}}},
   };
   return examples;
 }
@@ -214,6 +232,47 @@ TEST_CASE("every fusion gives what the layers give that it replaces, forward and
       const Pass half_found = run_in_half(plan, *graph, example);
       check_equal(half_found.outputs, half_expected.outputs, tolerance.half);
       check_equal(half_found.gradients, half_expected.gradients, 2 * tolerance.half);
+    }
+  }
+}
+
+/// A tensor like `x` whose dimensions lie in memory in the order of `dims`, the last one densest.
+at::Tensor laid(const at::Tensor& x, const std::vector<int64_t>& dims) {
+  std::vector<int64_t> back(dims.size());
+  for (size_t i = 0; i < dims.size(); ++i) back[static_cast<size_t>(dims[i])] = static_cast<int64_t>(i);
+  return x.permute(dims).contiguous().permute(back);
+}
+
+/// The order in which a dropout draws for the elements of x: strides without gaps, where there is more than one element.
+std::vector<int64_t> order_in(const at::Tensor& x) {
+  const at::Tensor dense = at::empty_like(x);
+  std::vector<int64_t> strides;
+  for (int64_t dim = 0; dim < x.dim(); ++dim) {
+    if (x.size(dim) > 1) strides.push_back(dense.stride(dim));
+  }
+  return strides;
+}
+
+TEST_CASE("what a fusion gives lies in memory as what its layers give, in which order a dropout draws") {
+  for (const Fusion& fusion : catalog().fusions.entries()) {
+    CAPTURE(fusion.name);
+    for (const FusionExample& example : fusion_examples().at(fusion.name)) {
+      CAPTURE(example.layers);
+      const auto graph = build_seeded(example.layers, inputs_like(torch::zeros(example.shape)));
+      const Plan plain = make_plan(*graph);
+      const Plan plan = make_plan(*graph, with(only(fusion)));
+      std::vector<int64_t> dims(example.shape.size());
+      std::iota(dims.begin(), dims.end(), 0);
+      do {
+        CAPTURE(at::IntArrayRef(dims));
+        const at::Tensor x = laid(torch::randn(example.shape), dims);
+        torch::manual_seed(3);
+        const Tensors expected = plain.run({x});
+        torch::manual_seed(3);
+        const Tensors found = plan.run({x});
+        for (size_t i = 0; i < expected.size(); ++i) CHECK((order_in(found[i]) == order_in(expected[i])));
+        check_equal(found, expected, tolerance_of(fusion.name).plain);
+      } while (std::next_permutation(dims.begin(), dims.end()));
     }
   }
 }

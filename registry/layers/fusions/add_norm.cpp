@@ -1,6 +1,7 @@
 #include <ATen/autocast_mode.h>
 
 #include <limits>
+#include <utility>
 
 #include "registry/graph/casting.h"
 #include "registry/graph/fusion.h"
@@ -25,6 +26,7 @@ class FusedNorm : public Operation, public CanCastOutput {
     eps_ = eps.is_null() ? std::numeric_limits<float>::epsilon() : eps.get<double>();
     if (has_sum) sum_ = layers["sum"].layer.operation;
     if (!has_dropout) return;
+    is_turned_ = layers.is_turned("sum");
     dropout_ = layers["dropped"].layer;
     probability_ = layers["dropped"].attributes.at("p").get<double>();
   }
@@ -40,8 +42,9 @@ class FusedNorm : public Operation, public CanCastOutput {
     kernels::NormAddend addend;
     if (sum_) addend.tensor = inputs[1 - first];
     if (dropout_.state && dropout_.state->is_training()) addend.dropout = probability_;
-    // Where ATen's sum would lie as x does, and no draws follow the addend's memory.
-    const bool may_turn = addend.tensor.defined() && addend.dropout == 0 && (first == 0 || dropout_.state);
+    // ATen's sum lies as the first of the two does; and no draws may follow the addend's memory.
+    const bool is_first = dropout_.state ? is_turned_ : first == 0;
+    const bool may_turn = addend.tensor.defined() && addend.dropout == 0 && is_first;
     if (may_turn) addend.tensor = addend.tensor.contiguous();
     if (!kernels::supports_row_norm(inputs[first], addend, terms)) return by_layers(inputs);
     const bool casts = cast_ != Cast::kNot && at::autocast::is_autocast_enabled(at::kCPU) &&
@@ -71,6 +74,7 @@ class FusedNorm : public Operation, public CanCastOutput {
 
   Tensors by_layers(Tensors inputs) const {
     if (dropout_.state) inputs[0] = dropout_.forward({inputs[0]})[0];
+    if (is_turned_) std::swap(inputs[0], inputs[1]);
     const at::Tensor sum = sum_ ? sum_->run(inputs)[0] : inputs[0];
     const at::Tensor norm = norm_.forward({sum})[0];
     return outputs(norm, sum, norm);
@@ -81,6 +85,7 @@ class FusedNorm : public Operation, public CanCastOutput {
   double eps_ = 0;
   std::shared_ptr<const Operation> sum_;
   Layer dropout_;  // without state there is none
+  bool is_turned_ = false;  // the sum is of x and what the dropout leaves, in this order
   double probability_ = 0;
   Cast cast_ = Cast::kNot;
 };

@@ -1,3 +1,5 @@
+#include <ATen/ops/silu.h>
+
 #include "registry/graph/fusion.h"
 #include "registry/graph/graph.h"
 #include "registry/kernels/silu_product.h"
@@ -10,7 +12,18 @@ namespace {
 
 class SwiGlu : public Operation {
  public:
-  Tensors run(const Tensors& inputs) const override { return {kernels::silu_product(inputs[0], inputs[1])}; }
+  explicit SwiGlu(const FusedLayers& layers) {
+    if (layers.is_turned("product")) turned_product_ = layers["product"].layer.operation;
+  }
+
+  Tensors run(const Tensors& inputs) const override {
+    const at::Tensor &gate = inputs[0], &up = inputs[1];
+    if (!turned_product_ || kernels::supports_silu_product(gate, up)) return {kernels::silu_product(gate, up)};
+    return turned_product_->run({up, at::silu(gate)});
+  }
+
+ private:
+  std::shared_ptr<const Operation> turned_product_;  // of up and SiLU(gate), where the recipe has them in this order
 };
 
 }  // namespace
@@ -19,7 +32,7 @@ void add_swiglu(FusionRegistry& fusions) {
   fusions.add({"SwiGLU",
                "SiLU(gate) * up, as one step: equal but for rounding",
                {.nodes = {{"activation", {"SiLU"}, {"gate"}}, {"product", {"Mul"}, {"activation", "up"}, true}}},
-               [](const FusedLayers&) { return std::make_shared<SwiGlu>(); }});
+               [](const FusedLayers& layers) { return std::make_shared<SwiGlu>(layers); }});
 }
 
 }  // namespace trainrun
