@@ -69,12 +69,11 @@ struct Attention {
   at::Tensor kept;  // 1 where a dropout keeps a weight
   CpuPath path;
 
-  AttentionTensors tensors(const AttentionRows& y, const at::Tensor& normalization) const {
+  AttentionTensors tensors(const at::Tensor& normalization) const {
     AttentionTensors t{};
     t.query = query;
     t.key = key;
     t.value = value;
-    t.y = y;
     if (mask.defined()) {
       const auto step = [&](int64_t dim) { return mask.size(dim) == 1 ? 0 : mask.stride(dim); };
       t.mask = {mask.const_data_ptr<float>(), step(0), step(1), step(2)};
@@ -97,15 +96,16 @@ struct Attention {
   }
 
   void forward(const AttentionRows& y, const at::Tensor& normalization) const {
-    const AttentionTensors t = tensors(y, normalization);
+    AttentionTensors t = tensors(normalization);
+    t.y = y;
     run(false, [&](int64_t begin, int64_t end, float* scratch) {
       TRAINRUN_LOOP_OF(path, attention_forward)(shape, t, begin, end, scratch);
     });
   }
   /// Writes the gradients of the queries, keys and values.
-  void backward(const std::array<AttentionRows, 3>& gradients, const AttentionRows& y, const at::Tensor& normalization,
+  void backward(const std::array<AttentionRows, 3>& gradients, const at::Tensor& normalization,
                 const AttentionRows& grad_y) const {
-    AttentionTensors t = tensors(y, normalization);
+    AttentionTensors t = tensors(normalization);
     t.grad_y = grad_y;
     t.grad_query = gradients[0];
     t.grad_key = gradients[1];
@@ -198,7 +198,7 @@ struct ShortAttention : torch::autograd::Function<ShortAttention> {
         at::empty({query.size(0), query.size(1), query.size(2)}, query.options().dtype(at::kFloat));
     const at::Tensor y = output_for(query);
     attention.forward(rows_of(y), normalization);
-    context->save_for_backward({query, key, value, attention.mask, attention.kept, y, normalization});
+    context->save_for_backward({query, key, value, attention.mask, attention.kept, normalization});
     keep_terms(context, terms, path);
     return y;
   }
@@ -216,8 +216,7 @@ struct ShortAttention : torch::autograd::Function<ShortAttention> {
     } else {
       const at::Tensor of_y = in_rows(gradients[0]);
       for (const at::Tensor& part : {heads.query, heads.key, heads.value}) result.push_back(at::empty_like(part));
-      attention.backward({rows_of(result[0]), rows_of(result[1]), rows_of(result[2])}, rows_of(saved[5]), saved[6],
-                         rows_of(of_y));
+      attention.backward({rows_of(result[0]), rows_of(result[1]), rows_of(result[2])}, saved[5], rows_of(of_y));
     }
     result.resize(7);
     return result;
@@ -277,7 +276,7 @@ struct PackedAttention : torch::autograd::Function<PackedAttention> {
     const at::Tensor normalization = at::empty({s.batch, s.heads, s.queries}, packed.options().dtype(at::kFloat));
     const at::Tensor y = packing.output(packed);
     attention.forward(packing.rows(y, 1, 0), normalization);
-    context->save_for_backward({packed, attention.mask, attention.kept, y, normalization});
+    context->save_for_backward({packed, attention.mask, attention.kept, normalization});
     context->saved_data["heads"] = packing.heads;
     context->saved_data["time"] = packing.time;
     keep_terms(context, terms, path);
@@ -297,7 +296,7 @@ struct PackedAttention : torch::autograd::Function<PackedAttention> {
       return result;
     }
     result[0] = at::empty_like(saved[0]);
-    attention.backward(packing.parts(result[0]), packing.rows(saved[3], 1, 0), saved[4], packing.rows(of_y, 1, 0));
+    attention.backward(packing.parts(result[0]), saved[3], packing.rows(of_y, 1, 0));
     return result;
   }
 };
@@ -314,9 +313,11 @@ bool mask_fits(const at::Tensor& mask, const AttentionShape& sizes) {
 }
 
 bool sizes_fit(const AttentionShape& sizes, const AttentionTerms& terms) {
-  constexpr int64_t kFewestQueries = 8, kFewestKeys = 16;
-  return best_cpu_path() != CpuPath::kGeneric && sizes.batch > 0 && sizes.queries >= kFewestQueries &&
-         sizes.keys >= kFewestKeys && sizes.keys <= kMostAttentionKeys && sizes.features > 0 &&
+  constexpr int64_t kFewestQueries = 8, kFewestKeys = 16;  // for fewer, ATen is as fast
+  const bool has_one_key = sizes.keys == 1;  // for the sake of gradients: exactly 0, where ATen's depend on strides
+  const bool is_worth_it = sizes.queries >= kFewestQueries && sizes.keys >= kFewestKeys;
+  return best_cpu_path() != CpuPath::kGeneric && sizes.batch > 0 && sizes.queries > 0 && (is_worth_it || has_one_key) &&
+         sizes.keys <= kMostAttentionKeys && sizes.features > 0 &&
          sizes.features <= kMostAttentionFeatures && terms.dropout >= 0 && terms.dropout < 1 &&
          !(terms.is_causal && terms.mask.defined()) && mask_fits(terms.mask, sizes);
 }

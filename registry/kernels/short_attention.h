@@ -18,8 +18,8 @@ struct AttentionTerms {
 };
 
 /// Whether `short_attention` computes it: plain CPU tensors of float32 or bfloat16, or what autocast makes bfloat16; 16
-/// to 512 keys, at least 8 queries, up to 128 features a head; a mask that takes no gradient; AVX2 or AVX-512. A rule
-/// of sizes alone, so that a job computes the same on every start.
+/// to 512 keys and at least 8 queries, or a single key; up to 128 features a head; a mask that takes no gradient; AVX2
+/// or AVX-512. A rule of sizes alone, so that a job computes the same on every start.
 bool supports_short_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                               const AttentionTerms& terms);
 

@@ -178,17 +178,25 @@ void drop(const Row& row, float factor) {
 }
 
 /// From scores and gradients of the weights, row by row: weights, as a dropout leaves them, and gradients of the scores.
-void weigh_again(const Row& row, const AttentionShape& s, float normalization, float of_output, float* gradient) {
-  const Floats scale = all_of(s.scale), kept_scale = all_of(s.kept_scale);
-  const Floats subtracted = all_of(normalization), mean = all_of(of_output);
-  int64_t j = 0;
-  for (; j < row.seen; j += kLanes) {
+/// Where a query sees a single key, whose weight is 1, the gradient of the score is exactly 0, as a softmax's is.
+void weigh_again(const Row& row, const AttentionShape& s, float normalization, float* gradient) {
+  const Floats scale = all_of(s.scale), kept_scale = all_of(s.kept_scale), subtracted = all_of(normalization);
+  Floats sum{};
+  for (int64_t j = 0; j < row.seen; j += kLanes) {
     const Floats weights = exponential(scores_at(row, j, scale) - subtracted);
     Floats of_weights = load_all(gradient + j);
+    if (j + kLanes > row.seen) of_weights = only_first(of_weights, row.seen - j, 0);
     if (row.kept != nullptr) of_weights = kept_of(row, j, of_weights, kept_scale);
-    const Floats of_scores = weights * (of_weights - mean) * scale;
-    store_all(gradient + j, j + kLanes <= row.seen ? of_scores : only_first(of_scores, row.seen - j, 0));
-    store_all(row.scores + j, row.kept != nullptr ? kept_of(row, j, weights, kept_scale) : weights);
+    store_all(row.scores + j, weights);
+    store_all(gradient + j, of_weights);
+    sum = multiplied_sum(weights, of_weights, sum);
+  }
+  const Floats mean = all_of(sum_of(sum));
+  int64_t j = 0;
+  for (; j < row.seen; j += kLanes) {
+    const Floats weights = load_all(row.scores + j);
+    store_all(gradient + j, weights * (load_all(gradient + j) - mean) * scale);
+    if (row.kept != nullptr) store_all(row.scores + j, kept_of(row, j, weights, kept_scale));
   }
   for (; j < row.columns; j += kLanes) {
     store_all(row.scores + j, Floats{});
@@ -259,23 +267,14 @@ void attend_back(const AttentionShape& s, const AttentionTensors& t, const Block
   const auto taken = [&](const AttentionRows& rows, const Matrix& to) {
     take_rows(b.head.of<const T>(rows) + b.first * rows.row_step, rows.row_step, b.count, s.features, to);
   };
-  taken(t.y, copies.result);
   taken(t.query, copies.query);
   taken(t.grad_y, copies.grad_y);
-  float of_output[kBlock];
-  for (int64_t i = 0; i < b.count; ++i) {
-    Floats sum{};
-    for (int64_t j = 0; j < s.features; j += kLanes) {
-      sum = multiplied_sum(load_all(copies.result.row(i) + j), load_all(copies.grad_y.row(i) + j), sum);
-    }
-    of_output[i] = sum_of(sum);
-  }
   const Factors query{copies.query.at, copies.query.width, 1}, grad_y{copies.grad_y.at, copies.grad_y.width, 1};
   multiply(b.count, query, copies.keys_of, s.features, b.columns, copies.weights, false);
   multiply(b.count, grad_y, copies.values_of, s.features, b.columns, copies.gradient, false);
   const float* const normalization = b.normalization(s, t);
   for (int64_t i = 0; i < b.count; ++i) {
-    weigh_again(b.row(s, t, i, copies.weights), s, normalization[i], of_output[i], copies.gradient.row(i));
+    weigh_again(b.row(s, t, i, copies.weights), s, normalization[i], copies.gradient.row(i));
   }
   const Factors weights{copies.weights.at, 1, copies.weights.width},
       gradient{copies.gradient.at, 1, copies.gradient.width};

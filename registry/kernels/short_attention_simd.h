@@ -33,7 +33,7 @@ struct AttentionMask {
   int64_t batch_step, head_step, row_step;
 };
 
-/// All that a pass reads and writes. Those of the backward pass, from grad_y on, are not read forward.
+/// All that a pass reads and writes. The backward pass does not read y, nor the forward one the gradients.
 struct AttentionTensors {
   AttentionRows query, key, value, y;
   AttentionMask mask;

@@ -32,7 +32,7 @@ from probe import Probe, ProbeError
 NUM_CASES = 100
 LEAST_EQUAL = 0.8  # of all cases: the rest are refused by both, or rounding leads them far apart
 TOLERANCE = {"no": 1e-4, "bf16": 2e-2}  # of losses, and of weights by the largest of their tensor
-NOISE = {"no": 2e-7, "bf16": 1e-3}  # relative, of initial weights: about what one rounding changes
+NOISE = {"no": 2e-7, "bf16": 1e-3}  # relative, of initial weights and data: about what one rounding changes
 NUM_NOISY = (4, 40)  # a gradient that is zero but for rounding may be exactly zero in some; so many more where the first explain nothing
 AMPLIFIED = 30  # a difference so many times what noise makes is none of rounding
 
@@ -84,7 +84,7 @@ class Case:
         return torch_recipes.train(self.drawn.recipe, self.drawn.train, self.drawn.eval, noise, noise_seed)
 
     def made_by_noise(self, expected: torch_recipes.Run, num_runs: int) -> dict[str, float]:
-        """How far rounding may lead: the most that noise in the initial weights makes of each figure."""
+        """How far rounding may lead: the most that noise in the initial weights and the data makes of each figure."""
         runs = [distance(self.expected(NOISE[self.precision], seed), expected) for seed in range(num_runs)]
         return {name: max(run.get(name, 0) for run in runs) for name in runs[0]}
 

@@ -272,17 +272,23 @@ def initialize(net: Net, rules: list):
 
 
 def train(recipe: dict, train_data: dict, eval_data: dict, noise: float = 0, noise_seed: int = 0) -> Run:
-    """`noise`: relative, of the initial weights, to see how far rounding may lead."""
+    """`noise`: relative, of the initial weights and of the data's numbers, to see how far rounding may lead."""
     run, target = Run(), recipe["dataset"]["train"]["target"]
+    generator = torch.Generator().manual_seed(noise_seed)
+
+    def noisy(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor * (1 + noise * torch.randn(tensor.shape, generator=generator))
+
+    if noise:
+        train_data = {name: noisy(tensor) if tensor.is_floating_point() else tensor for name, tensor in train_data.items()}
     fields = {name: tensor for name, tensor in train_data.items() if name != target}
     torch.manual_seed(recipe["seed"])
     net = Net(recipe["model"]["layers"], {name: tensor[:2] for name, tensor in fields.items()}, recipe["model"].get("blocks", {}))
     initialize(net, recipe["model"].get("init", []))
     if noise:
-        generator = torch.Generator().manual_seed(noise_seed)
         with torch.no_grad():
             for parameter in net.parameters():
-                parameter.mul_(1 + noise * torch.randn(parameter.shape, generator=generator))
+                parameter.copy_(noisy(parameter))
     criterion = Criterion(recipe["loss"])
     optimizer = make_optimizer(recipe["optimizer"], net)
     scheduler = make_scheduler(recipe.get("scheduler"), optimizer)

@@ -3,6 +3,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_scaled_dot_product_attention_math.h>
+#include <ATen/ops/count_nonzero.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
@@ -115,6 +116,9 @@ TEST_CASE("short attention: chosen sizes equal float64 on every path") {
     for (const AttentionCase& c : std::vector<AttentionCase>{{2, 3, 3, 64, 64, 32, true},
                                                              {1, 2, 2, 33, 33, 64, true},
                                                              {2, 2, 2, 8, 16, 1},
+                                                             {3, 4, 2, 5, 1, 6},
+                                                             {2, 2, 2, 1, 1, 4, true, 0, 0.4},
+                                                             {2, 3, 3, 3, 1, 20, false, 2, 0, true},
                                                              {1, 2, 1, 40, 70, 24, false, 1},
                                                              {1, 4, 2, 65, 65, 64, false, 3},
                                                              {2, 2, 2, 31, 512, 128, false, 2},
@@ -159,6 +163,24 @@ TEST_CASE("short attention: a dropout draws what ATen's attention would, and lea
   const at::Tensor ours = short_attention(in[0], in[1], in[2], terms_of(c));
   CHECK(at::detail::getDefaultCPUGenerator().get_state().equal(state));
   CHECK(error_of(ours, theirs.detach().to(at::kDouble)) < 1e-6);
+}
+
+TEST_CASE("short attention: scores of a query that sees a single key have a gradient of exactly 0, as a softmax's") {
+  for (const CpuPath path : vector_paths()) {
+    for (const AttentionCase& c : std::vector<AttentionCase>{{2, 3, 3, 5, 1, 24},
+                                                             {2, 4, 2, 40, 1, 17, false, 0, 0.3},
+                                                             {3, 2, 2, 1, 1, 64, true},
+                                                             {1, 2, 2, 4, 1, 32, false, 2, 0, true}}) {
+      CAPTURE(text_of_attention(c));
+      CAPTURE(name_of(path));
+      const std::vector<at::Tensor> inputs = inputs_of(c);
+      const at::Tensor y = short_attention(inputs[0], inputs[1], inputs[2], terms_of(c), path);
+      const auto gradients = torch::autograd::grad({y}, inputs, {at::randn(y.sizes()).to(y.scalar_type())});
+      CHECK(at::count_nonzero(gradients[0]).item<int64_t>() == 0);
+      CHECK(at::count_nonzero(gradients[1]).item<int64_t>() == 0);
+      CHECK(at::count_nonzero(gradients[2]).item<int64_t>() > 0);
+    }
+  }
 }
 
 TEST_CASE("short attention: a query without any key, NaN and infinities") {
@@ -277,6 +299,8 @@ TEST_CASE("short attention: what it leaves to ATen") {
   CHECK(supports({1, 1, 1, 8, 16, 4}, {}) == !vector_paths().empty());
   CHECK_FALSE(supports({1, 1, 1, 7, 16, 4}, {}));
   CHECK_FALSE(supports({1, 1, 1, 8, 15, 4}, {}));
+  CHECK_FALSE(supports({1, 1, 1, 1, 2, 4}, {}));
+  CHECK(supports({1, 1, 1, 1, 1, 4}, {}) == !vector_paths().empty());
   CHECK_FALSE(supports({1, 1, 1, 8, 513, 4}, {}));
   CHECK_FALSE(supports({1, 1, 1, 8, 16, 129}, {}));
   CHECK_FALSE(supports({1, 1, 1, 8, 16, 4}, {.mask = at::zeros({8, 16}).requires_grad_()}));
