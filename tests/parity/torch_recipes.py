@@ -66,6 +66,26 @@ class GroupNorm(nn.GroupNorm):
         return super().forward(x) if self.training else torch.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
 
 
+class OwnStatistics:
+    """Evaluates a batch of one value a channel with the statistics of that batch, too, as GroupNorm."""
+
+    def forward(self, x):
+        if self.training or self.track_running_stats:
+            return super().forward(x)
+        return torch.batch_norm(x, self.weight, self.bias, None, None, True, 0.0, self.eps, False)
+
+
+class BatchNorm1d(OwnStatistics, nn.BatchNorm1d):
+    pass
+
+
+class BatchNorm2d(OwnStatistics, nn.BatchNorm2d):
+    pass
+
+
+OWN_MODULES = {"GroupNorm": GroupNorm, "BatchNorm1d": BatchNorm1d, "BatchNorm2d": BatchNorm2d}
+
+
 class Residual(nn.Module):
     def __init__(self, main: "Net", shortcut: "Net"):
         super().__init__()
@@ -137,7 +157,7 @@ class Net(nn.Module):
             options = {argument: x.shape[dim]} | options
         if kind == "Bilinear":
             options = {"in1_features": x.shape[-1], "in2_features": inputs[1].shape[-1]} | options
-        module = (GroupNorm if kind == "GroupNorm" else getattr(nn, kind))(**options)
+        module = (OWN_MODULES[kind] if kind in OWN_MODULES else getattr(nn, kind))(**options)
         if "share" in spec:  # tied
             module.weight = self.find(spec["share"]).weight
         return module
