@@ -142,8 +142,9 @@ void show_pictures(Job& job, const Batch& batch) {
 
 /// The gradients of the window's mean loss, summed over ranks, which have yet to be multiplied by `device`'s factors.
 /// Several ranks make one collective besides those of gradients and layers: it carries the loss, the tokens and the
-/// signals that came. False where a signal to stop ended the window.
-bool compute_gradients(Job& job, Window& window, DeviceStep& device, StepOutcome& outcome, bool heeds_signals) {
+/// signals that came. False where a signal to stop ended the window. A further pass, which an optimizer asks for, heeds
+/// no signals, and its loss need not be finite: a line search that went too far comes back, as in PyTorch.
+bool compute_gradients(Job& job, Window& window, DeviceStep& device, StepOutcome& outcome, bool is_first_pass) {
   outcome.figures.samples = window.samples();
   reset_gradients(job.parameters);
   if (job.group->is_alone()) {  // other ranks wait for all gradients, whoever needs them
@@ -156,17 +157,17 @@ bool compute_gradients(Job& job, Window& window, DeviceStep& device, StepOutcome
     const std::optional<Batch> batch = batches.next(i);
     if (!batch) return false;
     outcome.figures.tokens += count_tokens(*batch);
-    if (i == 0 && heeds_signals) show_pictures(job, *batch);
+    if (i == 0 && is_first_pass) show_pictures(job, *batch);
     const bool synchronize = i == window.size() - 1;
     const Occasion occasion = window.occasion(i);
     const LossValue losses = device.forward(*batch, synchronize, occasion);
-    check_loss(job, losses, *batch, occasion);
+    if (is_first_pass) check_loss(job, losses, *batch, occasion);
     device.backward(losses, *batch, batches.shares(i), synchronize, occasion);
     if (window.is_stopped_after(i)) return false;
   }
   if (is_frozen(job)) reset_gradients(job.frozen);
   device.finish();
-  decide(job, outcome, heeds_signals);
+  decide(job, outcome, /*heeds_signals=*/is_first_pass);
   return true;
 }
 
@@ -187,7 +188,7 @@ LossClosure closure_of(Job& job, Window& window, const StepResult& known) {
     }
     StepOutcome again;
     DeviceStep device(job, again.figures);
-    compute_gradients(job, window, device, again, /*heeds_signals=*/false);
+    compute_gradients(job, window, device, again, /*is_first_pass=*/false);
     device.apply_factors();
     return over_ranks(again.figures.loss);
   };
@@ -231,7 +232,7 @@ std::optional<StepOutcome> train_step(Job& job, BatchStream& batches) {
   Window window(job, batches);
   StepOutcome outcome;
   DeviceStep device(job, outcome.figures);
-  if (!compute_gradients(job, window, device, outcome, /*heeds_signals=*/true)) return std::nullopt;
+  if (!compute_gradients(job, window, device, outcome, /*is_first_pass=*/true)) return std::nullopt;
   if (job.counts_gradients(job.progress.step + 1))
     job.gradient_histograms = gradient_histograms(job.parallel->parameters());
   const bool is_logged = job.is_line_due(job.progress.step + 1) || outcome.decision.is_last;

@@ -1,6 +1,6 @@
 """Random recipes trained by trainrun and, as plain PyTorch programs, by torch: losses, evaluations and weights agree.
 
-CI takes the first 100 seeds. Any others: python -B tests/parity/random_nets_test.py --first 100 --count 3000
+CI takes the first 100 seeds, and those that once differed. Any others: python -B tests/parity/random_nets_test.py --first 100 --count 3000
 (TRAINRUN_BUILD_DIR names the build folder; the files of what differs are kept).
 """
 
@@ -30,6 +30,10 @@ import torch_recipes
 from probe import Probe, ProbeError
 
 NUM_CASES = 100
+# Nets that once differed: by a sum's order in memory, noise where gradients are zero, a batch of one value, parameters that
+# no loss depends on, a line search that goes too far.
+ONCE_DIFFERENT = (701648, 701772, 701895, 702211, 702308, 702909, 704769, 902722, 902770)
+SEEDS = (*range(NUM_CASES), *ONCE_DIFFERENT)
 LEAST_EQUAL = 0.8  # of all cases: the rest are refused by both, or rounding leads them far apart
 TOLERANCE = {"no": 1e-4, "bf16": 2e-2}  # of losses, and of weights by the largest of their tensor
 NOISE = {"no": 2e-7, "bf16": 1e-3}  # relative, of initial weights and data: about what one rounding changes
@@ -192,17 +196,17 @@ def run_cases(seeds, folder: pathlib.Path):
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
-    return dict(run_cases(range(NUM_CASES), tmp_path_factory.mktemp("random_nets")))
+    return dict(run_cases(SEEDS, tmp_path_factory.mktemp("random_nets")))
 
 
-@pytest.mark.parametrize("seed", range(NUM_CASES))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_random_net_trains_as_in_pytorch(outcomes, seed):
     assert outcomes[seed].kind != "different", outcomes[seed].message
 
 
 def test_most_cases_are_equal_not_merely_explained(outcomes):
     kinds = collections.Counter(outcome.kind for outcome in outcomes.values())
-    assert kinds["equal"] >= LEAST_EQUAL * NUM_CASES, dict(kinds)
+    assert kinds["equal"] >= LEAST_EQUAL * len(SEEDS), dict(kinds)
 
 
 def main() -> int:

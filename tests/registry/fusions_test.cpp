@@ -277,6 +277,33 @@ TEST_CASE("what a fusion gives lies in memory as what its layers give, in which 
   }
 }
 
+TEST_CASE("a parameter that no loss depends on has no gradient, fused or not") {
+  for (const std::string layers :
+       {"[{type: Linear, name: q, inputs: x, out_features: 6}, {type: Linear, name: k, inputs: x, out_features: 4}, "
+        "{type: Linear, name: v, inputs: x, out_features: 4}, {type: Concat, dim: -1, inputs: [q, v]}]",
+        "[{type: Linear, name: l, out_features: 6}, {type: Add, name: s, inputs: [x, l]}, {type: LayerNorm, name: n}, "
+        "{type: Tanh, inputs: s}]",
+        "[{type: Linear, out_features: 6}, {type: Dropout, name: d, p: 0.3}, {type: Add, name: s, inputs: [x, d]}, {type: "
+        "RMSNorm, name: n}, {type: Tanh, inputs: s}]"}) {
+    CAPTURE(layers);
+    const auto graph = build_seeded(layers, inputs_like(torch::zeros({2, 6})));
+    const auto without_gradient = [&](const Plan& plan) {
+      for (at::Tensor parameter : graph->parameters()) parameter.mutable_grad().reset();
+      plan.run({torch::randn({2, 6})})[0].sum().backward();
+      std::vector<std::string> names;
+      for (const auto& parameter : graph->named_parameters()) {
+        if (!parameter.value().grad().defined()) names.push_back(parameter.key());
+      }
+      return names;
+    };
+    const Plan plain = make_plan(*graph), plan = make_plan(*graph, with(catalog().fusions));
+    REQUIRE(plan.steps.size() < plain.steps.size());
+    const std::vector<std::string> expected = without_gradient(plain);
+    CHECK_FALSE(expected.empty());
+    CHECK(without_gradient(plan) == expected);
+  }
+}
+
 TEST_CASE("a product of three Linears is computed by each where nothing is trained") {
   const std::string layers =
       "[{type: Linear, name: q, inputs: x, out_features: 6}, {type: Linear, name: k, inputs: x, out_features: 4}, "

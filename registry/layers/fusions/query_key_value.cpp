@@ -1,5 +1,7 @@
 #include <ATen/ops/cat.h>
 #include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/custom_class.h>
 
 #include <algorithm>
 #include <array>
@@ -16,6 +18,35 @@
 
 namespace trainrun {
 namespace {
+
+/// Which of the three products a gradient has come to.
+struct Reached : torch::CustomClassHolder {
+  std::array<bool, 3> by_gradient{};
+};
+
+/// Three tensors one below the other. One whose product no loss reads gets no gradient, as without the fusion: for a
+/// gradient of zeros an optimizer would decay the weight.
+struct Joined : torch::autograd::Function<Joined> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& first,
+                            const at::Tensor& second, const at::Tensor& third,
+                            const c10::intrusive_ptr<Reached>& reached) {
+    context->saved_data["sizes"] = std::vector<int64_t>{first.size(0), second.size(0), third.size(0)};
+    context->saved_data["reached"] = c10::IValue::make_capsule(reached);
+    return at::cat({first, second, third});
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    auto& data = context->saved_data;
+    const auto reached = c10::static_intrusive_pointer_cast<Reached>(data["reached"].toCapsule());
+    Tensors parts = gradients[0].split_with_sizes(data["sizes"].toIntVector());
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if (!reached->by_gradient.at(i)) parts[i] = at::Tensor();
+    }
+    parts.emplace_back();
+    return parts;
+  }
+};
 
 class QueryKeyValue : public Operation, public CastsInputs {
  public:
@@ -34,11 +65,19 @@ class QueryKeyValue : public Operation, public CastsInputs {
     if (!c10::GradMode::is_enabled() || !std::all_of(weights.begin(), weights.end(), is_trained)) {
       return {layers_[0].forward(inputs)[0], layers_[1].forward(inputs)[0], layers_[2].forward(inputs)[0]};
     }
-    const at::Tensor bias = biases.empty() ? at::Tensor() : at::cat(biases);
-    const at::Tensor product = kernels::linear(inputs[0], at::cat(weights), bias);
+    const auto reached = c10::make_intrusive<Reached>();
+    const auto joined = [&](const Tensors& three) { return Joined::apply(three[0], three[1], three[2], reached); };
+    const at::Tensor bias = biases.empty() ? at::Tensor() : joined(biases);
+    const at::Tensor product = kernels::linear(inputs[0], joined(weights), bias);
     std::vector<int64_t> sizes;
     for (const at::Tensor& weight : weights) sizes.push_back(weight.size(0));
-    return product.split_with_sizes(sizes, -1);
+    Tensors parts = product.split_with_sizes(sizes, -1);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      parts[i].register_hook([reached, i](const at::Tensor& gradient) {
+        if (gradient.defined()) reached->by_gradient.at(i) = true;
+      });
+    }
+    return parts;
   }
   Traits traits() const override { return {.view = true}; }
 
