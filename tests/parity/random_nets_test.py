@@ -38,6 +38,7 @@ LEAST_EQUAL = 0.8  # of all cases: the rest are refused by both, or rounding lea
 TOLERANCE = {"no": 1e-4, "bf16": 2e-2}  # of losses, and of weights by the largest of their tensor
 NOISE = {"no": 2e-7, "bf16": 1e-3}  # relative, of initial weights and data: about what one rounding changes
 NUM_NOISY = (4, 40)  # a gradient that is zero but for rounding may be exactly zero in some; so many more where the first explain nothing
+NOT_FINITE = re.compile("the loss is|the last evaluation failed|the weights are not finite")  # as trainrun says it
 AMPLIFIED = 30  # a difference so many times what noise makes is none of rounding
 
 
@@ -129,7 +130,10 @@ class Case:
         except (ValueError, RuntimeError) as error:  # a batch of one sample in BatchNorm, say
             expected, refusal = None, str(error)
         except ZeroDivisionError:  # LBFGS's line search of a step of length 0 (a rate of 0); trainrun stays where it is
-            losses = self.trained(probe, 0).losses
+            try:
+                losses = self.trained(probe, 0).losses
+            except ProbeError as error:
+                return Outcome("PyTorch fails" if NOT_FINITE.search(str(error)) else "different", f"by a division by zero; {error}")
             return Outcome("PyTorch fails" if all(map(math.isfinite, losses)) else "different", f"by a division by zero; losses {losses}")
         finite = expected is not None and all(map(torch.isfinite, map(torch.tensor, expected.losses + expected.evaluations)))
         try:
@@ -137,7 +141,7 @@ class Case:
         except ProbeError as error:
             if refusal:
                 return Outcome("refused by both", f"{refusal} | {error}")
-            if not finite and re.search("the loss is|the last evaluation failed|the weights are not finite", str(error)):
+            if not finite and NOT_FINITE.search(str(error)):
                 return Outcome("not finite in both", str(error))
             return Outcome("different", f"trainrun refuses: {error}")
         if refusal:
