@@ -317,9 +317,9 @@ bool sizes_fit(const AttentionShape& sizes, const AttentionTerms& terms) {
   const bool has_one_key = sizes.keys == 1;  // for the sake of gradients: exactly 0, where ATen's depend on strides
   const bool is_worth_it = sizes.queries >= kFewestQueries && sizes.keys >= kFewestKeys;
   return best_cpu_path() != CpuPath::kGeneric && sizes.batch > 0 && sizes.queries > 0 && (is_worth_it || has_one_key) &&
-         sizes.keys <= kMostAttentionKeys && sizes.features > 0 &&
-         sizes.features <= kMostAttentionFeatures && terms.dropout >= 0 && terms.dropout < 1 &&
-         !(terms.is_causal && terms.mask.defined()) && mask_fits(terms.mask, sizes);
+         sizes.keys <= kMostAttentionKeys && sizes.features > 0 && sizes.features <= kMostAttentionFeatures &&
+         terms.dropout >= 0 && terms.dropout < 1 && !(terms.is_causal && terms.mask.defined()) &&
+         mask_fits(terms.mask, sizes);
 }
 
 }  // namespace

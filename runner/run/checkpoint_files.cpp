@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <utility>
 
 #include "registry/formats/files/file_io.h"
@@ -16,11 +17,12 @@ constexpr const char* kOptimizerFile = "optimizer.safetensors";
 
 std::string file_of(const std::string& folder, const std::string& name) { return (fs::path(folder) / name).string(); }
 
-/// The two files of tensors, the model's while the optimizer's is still hashed.
+/// The two files of tensors, the model's while the optimizer's is still hashed, and both with it.
 void write_files(const std::string& path, const CheckpointContent& content, std::map<std::string, FileDigest>& files) {
-  FileWriter optimizer(file_of(path, kOptimizerFile));
+  const auto hashing = std::make_shared<HashThread>();
+  FileWriter optimizer(file_of(path, kOptimizerFile), hashing);
   write_safetensors(optimizer, content.optimizer);
-  FileWriter model(file_of(path, kModelFile));
+  FileWriter model(file_of(path, kModelFile), hashing);
   write_safetensors(model, content.model);
   files[kModelFile] = model.finish();
   files[kOptimizerFile] = optimizer.finish();

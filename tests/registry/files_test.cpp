@@ -1,9 +1,12 @@
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
+#include <random>
 #include <string>
 
 #include "registry/formats/files/csv_text.h"
@@ -47,6 +50,54 @@ TEST_CASE("SHA-256 gives the digests of FIPS 180-4 and of the NIST examples") {
   Sha256 hash;
   for (int i = 0; i < 1000; ++i) hash.update(std::string(1000, 'a').data(), 1000);
   CHECK(hash.finish() == "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+TEST_CASE("two SHA-256 together are those that they are apart, from any place in a block") {
+  std::mt19937 draw(3);
+  const auto up_to = [&](size_t most) { return std::uniform_int_distribution<size_t>(0, most)(draw); };
+  for (int round = 0; round < 200; ++round) {
+    std::array<Sha256, 2> together;
+    std::array<std::string, 2> whole;
+    for (int part = 0; part < 4; ++part) {
+      const size_t size = up_to(round % 2 == 0 ? 70 : 1000);
+      std::array<std::string, 2> parts;
+      for (size_t i = 0; i < 2; ++i) {
+        const std::string alone(up_to(70), static_cast<char>('a' + part));
+        together[i].update(alone.data(), alone.size());
+        for (size_t byte = 0; byte < size; ++byte) parts[i] += static_cast<char>(draw());
+        whole[i] += alone + parts[i];
+      }
+      Sha256::update_both(together[0], parts[0].data(), together[1], parts[1].data(), size);
+    }
+    for (size_t i = 0; i < 2; ++i) CHECK(together[i].finish() == sha256(whole[i]));
+  }
+}
+
+TEST_CASE("two SHA-256 together count more bytes than 32 bits of bits") {
+  const std::string piece(size_t{1} << 20, 'x');
+  std::array<Sha256, 3> hashes;
+  for (int i = 0; i < 513; ++i) {
+    Sha256::update_both(hashes[0], piece.data(), hashes[1], piece.data(), piece.size());
+    hashes[2].update(piece.data(), piece.size());
+  }
+  const std::string expected = hashes[2].finish();
+  CHECK(hashes[0].finish() == expected);
+  CHECK(hashes[1].finish() == expected);
+}
+
+TEST_CASE("files that share a thread for hashing have their own digests") {
+  const TemporaryFolder folder;
+  const auto hashing = std::make_shared<HashThread>();
+  FileWriter large(folder / "large", hashing), small(folder / "small", hashing);
+  const std::string first(size_t{23} << 20, 'a'), few(1000, 'b'), second((size_t{9} << 20) + 5, 'c');
+  large.write("head");
+  large.write_lasting({first, few, first});
+  small.write_lasting({few, second, few});
+  small.write_lasting({second});
+  large.write_lasting({second, ""});
+  CHECK(small.finish().sha256 == sha256(few + second + few + second));
+  CHECK(large.finish().sha256 == sha256("head" + first + few + first + second));
+  CHECK(digest_file(folder / "large").sha256 == sha256(content_of(folder / "large")));
 }
 
 TEST_CASE("a file writer's digest is that of the file, for pieces of every size") {

@@ -283,7 +283,8 @@ TEST_CASE("a parameter that no loss depends on has no gradient, fused or not") {
         "{type: Linear, name: v, inputs: x, out_features: 4}, {type: Concat, dim: -1, inputs: [q, v]}]",
         "[{type: Linear, name: l, out_features: 6}, {type: Add, name: s, inputs: [x, l]}, {type: LayerNorm, name: n}, "
         "{type: Tanh, inputs: s}]",
-        "[{type: Linear, out_features: 6}, {type: Dropout, name: d, p: 0.3}, {type: Add, name: s, inputs: [x, d]}, {type: "
+        "[{type: Linear, out_features: 6}, {type: Dropout, name: d, p: 0.3}, {type: Add, name: s, inputs: [x, d]}, "
+        "{type: "
         "RMSNorm, name: n}, {type: Tanh, inputs: s}]"}) {
     CAPTURE(layers);
     const auto graph = build_seeded(layers, inputs_like(torch::zeros({2, 6})));

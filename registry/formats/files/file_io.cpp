@@ -9,8 +9,6 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <future>
-#include <system_error>
 #include <utility>
 
 #include "registry/formats/files/regular_file.h"
@@ -23,16 +21,6 @@ constexpr int64_t kStretch = int64_t{8} << 20;  // of a file, which the disk tak
 
 /// So many bytes are worth a thread: they are hashed in 2 ms, and it takes some 50 us to start.
 constexpr size_t kWorthAThread = size_t{4} << 20;
-
-/// Runs `work` on a thread of its own; where the system allows no more threads, in the future's get().
-template <class Work>
-std::future<void> beside(const Work& work) {
-  try {
-    return std::async(std::launch::async, work);
-  } catch (const std::system_error&) {
-    return std::async(std::launch::deferred, work);
-  }
-}
 
 /// Repeats a system call that a signal interrupted.
 template <class Call>
@@ -65,7 +53,8 @@ void close_checked(Descriptor& file, const std::string& path) {
 
 }  // namespace
 
-FileWriter::FileWriter(std::string path) : path_(std::move(path)) {
+FileWriter::FileWriter(std::string path, std::shared_ptr<HashThread> hashing)
+    : path_(std::move(path)), hashing_(std::move(hashing)) {
   const int file = uninterrupted([&] { return ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666); });
   if (file < 0) throw FileError(path_, "create", errno);
   file_ = Descriptor(file);
@@ -73,11 +62,12 @@ FileWriter::FileWriter(std::string path) : path_(std::move(path)) {
 }
 
 FileWriter::~FileWriter() {
+  hashing_->wait(hash_);
   if (file_.number() >= 0) ::unlink(path_.c_str());
 }
 
 void FileWriter::write(const void* data, size_t size) {
-  wait_for_hash();
+  hashing_->wait(hash_);
   const char* const from = static_cast<const char*>(data);
   for (size_t done = 0; done < size;) {
     const size_t piece = std::min(size - done, kPiece);
@@ -88,25 +78,18 @@ void FileWriter::write(const void* data, size_t size) {
 }
 
 void FileWriter::write_lasting(const std::vector<std::string_view>& pieces) {
-  wait_for_hash();
   size_t size = 0;
   for (const std::string_view piece : pieces) size += piece.size();
   if (size < kWorthAThread) {
     for (const std::string_view piece : pieces) write(piece);
     return;
   }
-  hashed_ = beside([this, pieces] {
-    for (const std::string_view piece : pieces) hash_.update(piece.data(), piece.size());
-  });
+  hashing_->add(hash_, pieces);
   for (const std::string_view piece : pieces) {
     for (size_t done = 0; done < piece.size(); done += kPiece) {
       put(piece.data() + done, std::min(piece.size() - done, kPiece));
     }
   }
-}
-
-void FileWriter::wait_for_hash() {
-  if (hashed_.valid()) hashed_.get();
 }
 
 /// At most kPiece.
@@ -138,8 +121,8 @@ void FileWriter::write_through(const char* data, size_t size) {
 
 FileDigest FileWriter::finish() {
   flush();
-  wait_for_hash();
   sync_descriptor(file_.number(), path_);
+  hashing_->wait(hash_);
   try {
     close_checked(file_, path_);
   } catch (const FileError&) {

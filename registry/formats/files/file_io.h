@@ -2,34 +2,35 @@
 
 #include <cstdint>
 #include <functional>
-#include <future>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "registry/formats/files/descriptor.h"
 #include "registry/formats/files/digest.h"
+#include "registry/formats/files/hash_thread.h"
 
 namespace trainrun {
 
 /// Writes a new file from its start to its end and hashes what it writes. A file that is not finished is removed again.
 class FileWriter {
  public:
-  /// Creates the file, or empties it. Throws FileError, as every member does.
-  explicit FileWriter(std::string path);
+  /// Creates the file, or empties it. Throws FileError, as every member does. `hashing`: of files that are written
+  /// together, whose threads it saves.
+  explicit FileWriter(std::string path, std::shared_ptr<HashThread> hashing = std::make_shared<HashThread>());
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
   ~FileWriter();
   void write(const void* data, size_t size);
   void write(std::string_view text) { write(text.data(), text.size()); }
-  /// Writes what stays as it is until `finish`, or until the next call of `write`: much of it is hashed by a thread of its
-  /// own, which may go on after this has returned.
+  /// Writes what stays as it is until `finish`, or until the next call of `write`: much of it is hashed by the thread,
+  /// which may go on after this has returned.
   void write_lasting(const std::vector<std::string_view>& pieces);
   /// Returns when the content has reached the disk. (That the *name* has, takes `sync_folder`.)
   FileDigest finish();
 
  private:
-  void wait_for_hash();
   void put(const char* data, size_t size);
   void flush();
   void write_through(const char* data, size_t size);
@@ -39,7 +40,7 @@ class FileWriter {
   std::vector<char> buffer_;  // of small pieces
   Sha256 hash_;
   int64_t bytes_ = 0;
-  std::future<void> hashed_;  // of write_lasting; destroyed first, since it waits
+  std::shared_ptr<HashThread> hashing_;
 };
 
 /// Reads a file in order. Every failure is a DataError that names the file: a ReadError where the system refused.

@@ -84,7 +84,7 @@ class FusedNorm : public Operation, public CanCastOutput {
   bool is_rms_;
   double eps_ = 0;
   std::shared_ptr<const Operation> sum_;
-  Layer dropout_;  // without state there is none
+  Layer dropout_;           // without state there is none
   bool is_turned_ = false;  // the sum is of x and what the dropout leaves, in this order
   double probability_ = 0;
   Cast cast_ = Cast::kNot;
