@@ -128,14 +128,14 @@ def test_a_trial_that_fails_is_told_and_harms_no_other(tmp_path):
     sweep(tmp_path, "training.num_epochs=1", "optimizer.type=SGD", "optimizer.lr=[1e30,1e31]", code=1)  # no trial has a figure
 
 
-def kill_at_random_moments(arguments, kills, seed, longest):
-    """Runs the command, killing it with all its children `kills` times, until it ends by itself."""
+def kill_at_random_moments(arguments, kills, seed, takes):
+    """Runs the command, which `takes` so many seconds undisturbed, killing it with all its children `kills` times, until it ends by itself."""
     chance = random.Random(seed)
     killed = 0
     for _ in range(20 * kills):
         with subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as running:
             try:
-                output, _ = running.communicate(timeout=chance.uniform(0.2, longest) if killed < kills else 300)
+                output, _ = running.communicate(timeout=takes * chance.uniform(0.1, 0.7) if killed < kills else 300)
                 assert running.returncode == 0, output.decode()
                 return killed
             except subprocess.TimeoutExpired:
@@ -155,8 +155,9 @@ def test_killed_at_random_moments_and_resumed_a_sweep_has_the_same_table(tmp_pat
         "asha": ["training={num_epochs: null, max_steps: 30}", "evaluation.every=10", "checkpoint.every=10", "optimizer.lr=log(1e-5,1e-1)", "--trials", "6",
                  "--method", "random", "--scheduler", "asha", "--min-steps", "10", "--jobs", "1"],
     }[kind]  # fmt: skip
+    begin = time.monotonic()
     sweep(tmp_path / "whole", *arguments)
-    killed = kill_at_random_moments(command(tmp_path / "killed", *arguments), KILLS, kind, longest=3)
+    killed = kill_at_random_moments(command(tmp_path / "killed", *arguments), KILLS, kind, takes=time.monotonic() - begin)
     assert killed > 0
     print(f"{kind}: killed {killed} times")
     assert lasting(table(tmp_path / "killed")) == lasting(table(tmp_path / "whole"))
