@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-struct SHA256state_st;  // OpenSSL's SHA256_CTX
+struct SHA256state_st;  // NOLINT(readability-identifier-naming): OpenSSL's SHA256_CTX
 
 namespace trainrun {
 
