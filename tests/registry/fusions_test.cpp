@@ -289,7 +289,7 @@ TEST_CASE("a parameter that no loss depends on has no gradient, fused or not") {
     CAPTURE(layers);
     const auto graph = build_seeded(layers, inputs_like(torch::zeros({2, 6})));
     const auto without_gradient = [&](const Plan& plan) {
-      for (at::Tensor parameter : graph->parameters()) parameter.mutable_grad().reset();
+      for (const at::Tensor& parameter : graph->parameters()) parameter.mutable_grad().reset();
       plan.run({torch::randn({2, 6})})[0].sum().backward();
       std::vector<std::string> names;
       for (const auto& parameter : graph->named_parameters()) {
