@@ -195,7 +195,8 @@ void weigh_again(const Row& row, const AttentionShape& s, float normalization, f
   int64_t j = 0;
   for (; j < row.seen; j += kLanes) {
     const Floats weights = load_all(row.scores + j);
-    store_all(gradient + j, weights * (load_all(gradient + j) - mean) * scale);
+    const Floats of_scores = weights * (load_all(gradient + j) - mean) * scale;
+    store_all(gradient + j, j + kLanes <= row.seen ? of_scores : only_first(of_scores, row.seen - j, 0));
     if (row.kept != nullptr) store_all(row.scores + j, kept_of(row, j, weights, kept_scale));
   }
   for (; j < row.columns; j += kLanes) {

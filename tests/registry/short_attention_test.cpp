@@ -208,6 +208,19 @@ TEST_CASE("short attention: a query without any key, NaN and infinities") {
   }
 }
 
+TEST_CASE("short attention: a gradient that is NaN stays away from keys that its query does not see") {
+  for (const CpuPath path : vector_paths()) {
+    CAPTURE(name_of(path));
+    const std::vector<at::Tensor> inputs = inputs_of({1, 1, 1, 20, 20, 8, true});
+    const at::Tensor y = short_attention(inputs[0], inputs[1], inputs[2], {.is_causal = true}, path);
+    at::Tensor grad_y = at::randn(y.sizes());
+    grad_y.select(2, 2).fill_(std::numeric_limits<float>::quiet_NaN());
+    const auto gradients = torch::autograd::grad({y}, inputs, {grad_y});
+    CHECK(gradients[1].narrow(2, 0, 3).isnan().all().item<bool>());
+    CHECK_FALSE(gradients[1].narrow(2, 3, 17).isnan().any().item<bool>());
+  }
+}
+
 TEST_CASE("short attention: gradients of the second order are ATen's") {
   if (vector_paths().empty()) return;
   for (const AttentionCase& c :
