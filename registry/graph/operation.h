@@ -27,8 +27,8 @@ class Operation {
     /// Each element of its outputs follows from the elements of its inputs at that place alone, everywhere by one rule;
     /// inputs are broadcast.
     bool pointwise = false;
-    /// Of inputs [N, T, …], while it does not train: what it gives for a position follows from its inputs for that
-    /// position alone, everywhere by one rule. A decoding then runs it over new positions only. True of what is pointwise.
+    /// Of inputs [N, T, …], random draws aside: what it gives for a position follows from its inputs for that position
+    /// alone, everywhere by one rule. It may then run over some positions only. True of what is pointwise.
     bool position_wise = false;
     /// On a GPU it never waits for results and takes no memory but the allocator's: a CUDA graph can record it.
     bool capturable = false;

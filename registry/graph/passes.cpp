@@ -9,6 +9,7 @@
 #include "registry/graph/flatten.h"
 #include "registry/graph/fusing.h"
 #include "registry/graph/memory_order.h"
+#include "registry/graph/needed_positions.h"
 #include "registry/graph/recomputed_steps.h"
 #include "registry/language/error.h"
 
@@ -200,7 +201,9 @@ void recompute(const FlatGraph& flat, const std::vector<std::string>& layers, Pl
 // --- measuring ---
 
 void measure(const PlanOptions& options, Plan& plan) {
-  for (PlanStep& step : plan.steps) step.operation = options.measure(step);
+  for (PlanStep& step : plan.steps) {
+    if (auto measured = options.measure(step)) step.operation = std::move(measured);
+  }
 }
 
 }  // namespace
@@ -212,7 +215,10 @@ Plan make_plan(const Graph& graph, const PlanOptions& options) {
     fuse(flat, options.fusions->entries(), borders_of(flat, options), plan);
     free_orders(flat, plan);
   }
-  if (options.brackets.empty()) share_casts(plan);  // a bracket hears of the outputs that the layer itself has
+  if (options.brackets.empty()) {  // a bracket hears of the outputs that the layer itself has
+    if (options.fusions) leave_out_positions(flat, plan);
+    share_casts(plan);
+  }
   add_brackets(flat, options.brackets, plan);
   recompute(flat, options.recomputed, plan);
   if (options.measure) measure(options, plan);

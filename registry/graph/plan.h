@@ -21,6 +21,7 @@ struct PlanStep {
   std::string layer;             // its name in the state dict: "layer1.0.conv2"; "1 + 2" of layers that are fused
   std::string type;              // "Conv2d"; "ReLU + MaxPool2d"
   std::string fusion;            // what fused them; "" where it is one layer
+  std::string positions;         // of [N, T, …] those that it computes, "the first"; "" for all
   ComponentName name;            // for messages: the layer of the recipe
   bool computes = true;          // false for a step that is not a layer's own, such as gathering parameters
   size_t first = 0;              // the layers that it computes: their first index in the FlatGraph,

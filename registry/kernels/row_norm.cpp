@@ -242,7 +242,9 @@ Normalized row_norm(const at::Tensor& x, const NormAddend& addend, const NormTer
                     bool wants_half, CpuPath path) {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCPU);
   at::Tensor kept;
-  if (addend.tensor.defined() && addend.dropout > 0) {
+  if (addend.tensor.defined() && addend.dropout > 0 && addend.kept.defined()) {
+    kept = addend.kept;
+  } else if (addend.tensor.defined() && addend.dropout > 0) {
     kept = at::empty(x.sizes(), x.options().dtype(at::kByte));
     bernoulli(kept, 1 - addend.dropout, std::nullopt);
   }

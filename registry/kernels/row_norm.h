@@ -18,6 +18,7 @@ struct NormTerms {
 struct NormAddend {
   at::Tensor tensor = {};  // undefined: nothing
   double dropout = 0;      // probability of a zero in the place of what is added
+  at::Tensor kept = {};    // of x's sizes, of bytes: 0 where that happens; undefined: it is drawn
 };
 
 struct Normalized {

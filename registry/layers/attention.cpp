@@ -16,6 +16,7 @@
 
 #include "registry/graph/casting.h"
 #include "registry/graph/memory_order.h"
+#include "registry/graph/positions.h"
 #include "registry/kernels/linear.h"
 #include "registry/layers/key_value_cache.h"
 #include "registry/layers/onnx_attention.h"
@@ -216,10 +217,14 @@ struct Attending {
   Attending in_any_order() const { return {module, is_causal, traits, OutputOrder::kAny}; }
 };
 
-class AttentionOperation : public Operation, public CastsInputs, public KeepsMemoryOrder {
+class AttentionOperation : public Operation, public CastsInputs, public KeepsMemoryOrder, public ReadsPositions {
  public:
   explicit AttentionOperation(Attending attending) : attending_(std::move(attending)) {}
   Tensors run(const Tensors& inputs) const override { return attending_.run(inputs); }
+  Reads reads(size_t num_inputs) const override {
+    if (num_inputs != 4 || !attending_.module->is_batch_first()) return {};
+    return {{Read::kAsOutput, Read::kMasked, Read::kMasked, Read::kAll}, 3};
+  }
   Traits traits() const override { return attending_.traits; }
   std::shared_ptr<const Operation> in_any_order() const override {
     return std::make_shared<AttentionOperation>(attending_.in_any_order());

@@ -43,6 +43,7 @@ class Attention : public torch::nn::Module {
   at::Tensor forward_further(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                              const at::Tensor& key_padding_mask, const DecodingPoint& point,
                              std::vector<at::Tensor>& memory) const;
+  bool is_batch_first() const { return options_.batch_first; }
 
  private:
   void check(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) const;

@@ -13,6 +13,7 @@
 #include <limits>
 
 #include "registry/graph/casting.h"
+#include "registry/graph/positions.h"
 #include "registry/kernels/linear.h"
 #include "registry/kinds/changes_parameters.h"
 #include "registry/kinds/communicator.h"
@@ -23,11 +24,17 @@ namespace trainrun {
 
 namespace {
 
+/// A product, which lies in memory in the order of its dimensions whatever the order of what is multiplied.
+class Product : public CastingOperation, public LaysOutInOrder {
+ public:
+  using CastingOperation::CastingOperation;
+};
+
 /// A layer that multiplies by weights, for which autocast casts what is multiplied.
 Layer layer_of_product(std::shared_ptr<torch::nn::Module> module, Layer::Function function, const LayerInputs& in) {
   Layer layer;
   layer.state = std::move(module);
-  layer.operation = std::make_shared<CastingOperation>(std::move(function), in.traits_along(-1));
+  layer.operation = std::make_shared<Product>(std::move(function), in.traits_along(-1));
   return layer;
 }
 

@@ -15,6 +15,7 @@
 
 #include <limits>
 
+#include "registry/graph/positions.h"
 #include "registry/kernels/batch_norm.h"
 #include "registry/kinds/running_statistics.h"
 #include "registry/layers/batch_norm.h"
@@ -281,11 +282,14 @@ struct LayerNorm {
   Layer build(const LayerInputs& in) const {
     const std::vector<int64_t> shape = trailing_shape(in, normalized_shape);
     const auto module = std::make_shared<ScaleModule>(shape, elementwise_affine, elementwise_affine && bias);
-    return {module,
-            [module, shape, epsilon = eps](const Tensors& inputs) -> Tensors {
-              return {at::layer_norm(inputs[0], shape, module->weight, module->bias, epsilon)};
-            },
-            traits_over(in, shape)};
+    Layer layer;
+    layer.state = module;
+    layer.operation = std::make_shared<InOrderOperation>(
+        [module, shape, epsilon = eps](const Tensors& inputs) -> Tensors {
+          return {at::layer_norm(inputs[0], shape, module->weight, module->bias, epsilon)};
+        },
+        traits_over(in, shape));
+    return layer;
   }
   void onnx(OnnxForm& form) const {
     const int64_t count = num_trailing(normalized_shape);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "registry/graph/positions.h"
 #include "registry/kinds/layer.h"
 #include "registry/layers/onnx_parts.h"
 
@@ -104,6 +105,13 @@ struct Reshape {
   void onnx(OnnxForm& form) const { form.give(reshaped_within(form, 1, form.rank(), shape)); }
 };
 
+/// Reads the first of the positions [N, T, …] only.
+class FirstPosition : public FunctionOperation, public ReadsPositions {
+ public:
+  using FunctionOperation::FunctionOperation;
+  Reads reads(size_t) const override { return {{Read::kFirst}}; }
+};
+
 struct Select {
   int64_t dim = 0;
   int64_t index = 0;
@@ -111,8 +119,12 @@ struct Select {
     f.required("dim", &Select::dim).doc("the dimension that is removed; 0 is the batch");
     f.required("index", &Select::index).doc("index of the entry to take; -1 is the last");
   }
-  Layer build(const LayerInputs&) const {
-    return layer_of_function([*this](const at::Tensor& input) { return input.select(dim, index); }, kView);
+  Layer build(const LayerInputs& in) const {
+    const bool is_first = index == 0 && in.shape().size() >= 3 && c10::maybe_wrap_dim(dim, in.examples[0].dim()) == 1;
+    const auto select = [*this](const Tensors& inputs) -> Tensors { return {inputs.at(0).select(dim, index)}; };
+    Layer layer;
+    layer.operation = is_first ? std::make_shared<FirstPosition>(select, kView) : operation_of(select, kView);
+    return layer;
   }
   void onnx(OnnxForm& form) const {
     form.give(form.op("Gather", {form.input(), form.number(static_cast<double>(index), at::kLong)}, {{"axis", dim}}));

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "registry/graph/positions.h"
 #include "registry/kinds/layer.h"
 #include "registry/layers/key_value_cache.h"
 #include "registry/layers/onnx_attention.h"
@@ -22,6 +23,16 @@ using at::Tensor;
 Tensor heads_of(const Tensor& x, int64_t num_heads) {
   return x.unflatten(-1, {num_heads, x.size(-1) / num_heads}).transpose(1, 2);
 }
+
+/// Attention in which a query may see all keys that its mask, the fourth input, marks.
+class FullAttention : public FunctionOperation, public ReadsPositions {
+ public:
+  using FunctionOperation::FunctionOperation;
+  Reads reads(size_t num_inputs) const override {
+    if (num_inputs == 3) return {{Read::kAsOutput, Read::kAll, Read::kAll}};
+    return {{Read::kAsOutput, Read::kMasked, Read::kMasked, Read::kAll}, 3};
+  }
+};
 
 struct ScaledDotProductAttention {
   int64_t num_heads = 0;
@@ -59,7 +70,10 @@ struct ScaledDotProductAttention {
       return {own.attend(inputs, mode->is_training() ? own.dropout : 0)};
     };
     if (is_causal) return going_on(mode, std::move(function));
-    return {mode, std::move(function), traits()};
+    Layer layer;
+    layer.state = mode;
+    layer.operation = std::make_shared<FullAttention>(std::move(function), traits());
+    return layer;
   }
 
   void onnx(OnnxForm& form) const {

@@ -6,6 +6,7 @@
 #include <array>
 #include <limits>
 
+#include "registry/graph/positions.h"
 #include "registry/kinds/layer.h"
 #include "registry/layers/onnx_parts.h"
 
@@ -22,6 +23,12 @@ struct Words<PooledTokens> {
 
 namespace {
 
+class MaskedPooling : public FunctionOperation, public ReadsPositions {
+ public:
+  using FunctionOperation::FunctionOperation;
+  Reads reads(size_t) const override { return {{Read::kMasked, Read::kAll}, 1}; }
+};
+
 struct TokenPooling {
   PooledTokens mode = PooledTokens::kMean;
   static void describe(Fields<TokenPooling>& f) {
@@ -37,8 +44,10 @@ struct TokenPooling {
       throw LayerError("it reads tokens' vectors [N, T, D] and their mask [N, T], not " + shape_text(in.shape(0)) +
                        " and " + shape_text(in.shape(1)));
     }
-    return {nullptr, [mode = mode](const Tensors& inputs) -> Tensors { return {pooled(inputs[0], inputs[1], mode)}; },
-            kComputed};
+    Layer layer;
+    layer.operation = std::make_shared<MaskedPooling>(
+        [mode = mode](const Tensors& inputs) -> Tensors { return {pooled(inputs[0], inputs[1], mode)}; }, kComputed);
+    return layer;
   }
   void onnx(OnnxForm& form) const {
     const OnnxValue& tokens = form.input(0);

@@ -245,10 +245,11 @@ void explain_rates(const Recipe& recipe, const std::vector<GroupRates>& base, Ex
   }
 }
 
-void list_fused(const Plan& plan, std::vector<FusedSummary>& fused) {
+void list_changed(const Plan& plan, Explanation& result) {
   for (const PlanStep& step : plan.steps) {
-    if (step.inside) list_fused(*step.inside, fused);
-    if (!step.fusion.empty()) fused.push_back({step.layer, step.type, step.fusion});
+    if (step.inside) list_changed(*step.inside, result);
+    if (!step.fusion.empty()) result.fused.push_back({step.layer, step.type, step.fusion});
+    if (!step.positions.empty()) result.positions[step.positions] += static_cast<int64_t>(step.leaves.size());
   }
 }
 
@@ -308,7 +309,7 @@ Explanation explain(const LoadedRecipe& loaded) {
   result.inferred = train->facts().inferred();
   if (!result.inferred.contains("columns")) result.inferred = nullptr;  // classes alone
   explain_layers(recipe, *model, info, result);
-  list_fused(model->plan(), result.fused);
+  list_changed(model->plan(), result);
   result.length = explain_length(recipe, info);
   result.memory.activations *= result.length.batch_size;
   result.memory.batch *= result.length.batch_size;

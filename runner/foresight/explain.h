@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -90,6 +91,7 @@ struct Explanation {
   std::string path;
   std::vector<LayerSummary> layers;  // the fields of the batch first
   std::vector<FusedSummary> fused;
+  std::map<std::string, int64_t> positions;  // "without padding": how many layers compute only those
   std::vector<RecomputedSummary> recomputed;
   int64_t parameters = 0;
   int64_t trainable_parameters = 0;

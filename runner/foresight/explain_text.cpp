@@ -107,6 +107,15 @@ std::string recomputed_text(const Explanation& e) {
   return join(texts);
 }
 
+/// "without padding in 47 layers, the first in 6 layers"; "" where every layer computes all.
+std::string positions_text(const Explanation& e) {
+  std::vector<std::string> texts;
+  for (const auto& [positions, layers] : e.positions) {
+    texts.push_back(positions + " in " + std::to_string(layers) + (layers == 1 ? " layer" : " layers"));
+  }
+  return join(texts);
+}
+
 std::string known(const std::optional<int64_t>& number) { return number ? grouped(*number) : "?"; }
 
 std::string samples_text(const LengthSummary& length) {
@@ -284,6 +293,7 @@ std::string to_text(const Explanation& e) {
   }
   if (const std::string fused = fused_text(e); !fused.empty()) facts.add({"fused", fused});
   for (const std::string& text : replaced_texts(e)) facts.add({"computed by", text});
+  if (const std::string text = positions_text(e); !text.empty()) facts.add({"positions", text});
   if (!e.recomputed.empty()) facts.add({"computed again", recomputed_text(e)});
   for (size_t i = 0; i < e.contract.size(); ++i) facts.add({i == 0 ? "data" : "", e.contract[i]});
   facts.add({"loss", e.loss + (e.metrics.empty() ? "" : ", metrics " + join(e.metrics))});
@@ -327,6 +337,7 @@ ordered_json to_json(const Explanation& e) {
                       {"recipe", e.path},
                       {"layers", layers},
                       {"fused", fused},
+                      {"positions", e.positions},
                       {"parameters", e.parameters},
                       {"trainable_parameters", e.trainable_parameters},
                       {"late_parameters", e.late_parameters},

@@ -43,7 +43,9 @@ void TrainingSection::describe(Fields<TrainingSection>& f) {
           "the optimizer's learning rates are multiplied by num_processes × gradient_accumulation_steps (linear), or "
           "by its square root (sqrt)");
   f.optional("fuse", &TrainingSection::fuse)
-      .doc("compute some consecutive layers as one, which is faster; explain shows which ones");
+      .doc(
+          "compute some consecutive layers as one, and leave out positions that nothing reads, such as padding; both "
+          "are faster, and explain shows which ones");
   f.optional("convolutions", &TrainingSection::convolutions)
       .doc(
           "fast: by Winograd's algorithm where that is quicker, equal but for rounding, as cuDNN does; direct: by "

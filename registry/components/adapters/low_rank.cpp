@@ -12,6 +12,8 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/nn/module.h>
 
+#include "registry/graph/positions.h"
+
 namespace trainrun {
 namespace {
 
@@ -19,7 +21,7 @@ at::Tensor low_rank_product(const at::Tensor& x, const LowRankFactors& factors) 
   return at::linear(at::linear(x, factors.a), factors.b);
 }
 
-class LoraLinear : public Operation {
+class LoraLinear : public Operation, public LaysOutInOrder {
  public:
   LoraLinear(const AdapterInputs& in, LowRankFactors factors)
       : state_(in.state), base_(in.operation), factors_(std::move(factors)) {}
@@ -57,7 +59,7 @@ class LoraRows : public Operation {
   int64_t padding_;
 };
 
-class DoraLinear : public Operation {
+class DoraLinear : public Operation, public LaysOutInOrder {
  public:
   DoraLinear(const AdapterInputs& in, AdaptedWeight layer, LowRankFactors factors, at::Tensor magnitude)
       : state_(in.state),

@@ -1,11 +1,15 @@
 #include <ATen/autocast_mode.h>
 
+#include <array>
 #include <limits>
 #include <utility>
 
 #include "registry/graph/casting.h"
 #include "registry/graph/fusion.h"
 #include "registry/graph/graph.h"
+#include "registry/graph/positions.h"
+#include "registry/kernels/bernoulli.h"
+#include "registry/kernels/row_moves.h"
 #include "registry/kernels/row_norm.h"
 
 // A LayerNorm or RMSNorm, alone or with the sum that it reads: a block's residual sum and the norm of what comes next
@@ -18,7 +22,7 @@ namespace {
 /// How the norm is given to those that cast what they read.
 enum class Cast { kNot, kInstead, kToo };
 
-class FusedNorm : public Operation, public CanCastOutput {
+class FusedNorm : public Operation, public CanCastOutput, public DrawsByPosition {
  public:
   explicit FusedNorm(const FusedLayers& layers, bool has_sum, bool has_dropout)
       : norm_(layers["norm"].layer), is_rms_(layers["norm"].type == "RMSNorm") {
@@ -31,7 +35,8 @@ class FusedNorm : public Operation, public CanCastOutput {
     probability_ = layers["dropped"].attributes.at("p").get<double>();
   }
 
-  Tensors run(const Tensors& inputs) const override {
+  Tensors run(const Tensors& given) const override {
+    const Tensors inputs(given.begin(), given.end() - (is_at_positions_ ? 2 : 0));
     const auto parameters = norm_.state->named_parameters(false);
     const auto parameter = [&](const char* name) {
       const at::Tensor* found = parameters.find(name);
@@ -46,7 +51,10 @@ class FusedNorm : public Operation, public CanCastOutput {
     const bool is_first = dropout_.state ? is_turned_ : first == 0;
     const bool may_turn = addend.tensor.defined() && addend.dropout == 0 && is_first;
     if (may_turn) addend.tensor = addend.tensor.contiguous();
-    if (!kernels::supports_row_norm(inputs[first], addend, terms)) return by_layers(inputs);
+    if (!kernels::supports_row_norm(inputs[first], addend, terms)) {
+      return is_at_positions_ ? by_layers_at_positions(inputs, given.end()[-2], given.back()) : by_layers(inputs);
+    }
+    if (is_at_positions_ && addend.dropout > 0) addend.kept = kept_at(inputs[0], given.end()[-2], given.back());
     const bool casts = cast_ != Cast::kNot && at::autocast::is_autocast_enabled(at::kCPU) &&
                        at::autocast::get_autocast_dtype(at::kCPU) == at::kBFloat16;
     const bool wants_plain = !casts || cast_ != Cast::kInstead;
@@ -59,6 +67,12 @@ class FusedNorm : public Operation, public CanCastOutput {
   std::shared_ptr<const Operation> with_cast_output(bool only) const override {
     auto other = std::make_shared<FusedNorm>(*this);
     other->cast_ = only ? Cast::kInstead : Cast::kToo;
+    return other;
+  }
+
+  std::shared_ptr<const Operation> at_positions() const override {
+    auto other = std::make_shared<FusedNorm>(*this);
+    other->is_at_positions_ = true;
     return other;
   }
 
@@ -80,6 +94,25 @@ class FusedNorm : public Operation, public CanCastOutput {
     return outputs(norm, sum, norm);
   }
 
+  /// What the dropout keeps of `x`, some positions of all.
+  at::Tensor kept_at(const at::Tensor& x, const at::Tensor& sizes, const at::Tensor& rows) const {
+    const int64_t all = sizes.size(0) * sizes.size(1);
+    at::Tensor kept = at::empty({all, x.numel() / (x.size(0) * x.size(1))}, x.options().dtype(at::kByte));
+    kernels::bernoulli(kept, 1 - probability_, std::nullopt);
+    return kernels::taken_rows(kept, rows).view(x.sizes());
+  }
+
+  Tensors by_layers_at_positions(const Tensors& inputs, const at::Tensor& sizes, const at::Tensor& rows) const {
+    const std::array<int64_t, 2> positions = {sizes.size(0), sizes.size(1)};
+    Tensors all;
+    for (const at::Tensor& x : inputs) {
+      all.push_back(kernels::put_rows(x.flatten(0, 1), rows, positions[0] * positions[1]).unflatten(0, positions));
+    }
+    Tensors made = by_layers(all);
+    for (at::Tensor& y : made) y = kernels::taken_rows(y.flatten(0, 1), rows).view(inputs[0].sizes());
+    return made;
+  }
+
   Layer norm_;
   bool is_rms_;
   double eps_ = 0;
@@ -87,6 +120,7 @@ class FusedNorm : public Operation, public CanCastOutput {
   Layer dropout_;           // without state there is none
   bool is_turned_ = false;  // the sum is of x and what the dropout leaves, in this order
   double probability_ = 0;
+  bool is_at_positions_ = false;  // as DrawsByPosition says
   Cast cast_ = Cast::kNot;
 };
 
