@@ -73,3 +73,16 @@ def test_a_number_of_steps_that_is_none_is_refused():
     result = trainrun("profile", "recipes/digits_mlp.yaml", "--steps", "0")
     assert result.returncode == 2
     assert "--steps" in result.stderr
+
+
+def test_layers_of_which_only_the_first_position_is_read_compute_that_alone_and_explain_says_so(tmp_path):
+    recipe = (ROOT / "recipes/digits_transformer.yaml").read_text()
+    assert "- {type: Mean, dim: 1}" in recipe
+    own = tmp_path / "first.yaml"
+    own.write_text(recipe.replace("- {type: Mean, dim: 1}", "- {type: Select, dim: 1, index: 0}"))
+    explained = json.loads(trainrun("explain", own, "--json").stdout)
+    assert set(explained["positions"]) == {"the first"} and explained["positions"]["the first"] >= 3
+    assert f"the first in {explained['positions']['the first']} layers" in trainrun("explain", own).stdout
+    assert json.loads(trainrun("explain", own, "training.fuse=false", "--json").stdout)["positions"] == {}
+    types = [layer["type"] for layer in profile(own, "--steps", 2)["seconds"]["layers"]]
+    assert "first positions" in types
