@@ -71,17 +71,17 @@ at::Tensor first_of_masked(const at::Tensor& x, const at::Tensor& rows, const at
 }
 
 /// Of operations that change nothing but where numbers lie.
-constexpr Operation::Traits kMoves = {.view = true, .half_precision = true};
+constexpr Operation::Traits kMoves = {.view = true, .capturable = true, .half_precision = true};
 
 }  // namespace
 
 std::shared_ptr<const Operation> list_masked() {
-  return operation_of([](const Tensors& in) -> Tensors { return {masked_of(in[0])}; });
+  return operation_of([](const Tensors& in) -> Tensors { return {masked_of(in[0])}; }, kComputed);
 }
 
 std::shared_ptr<const Operation> list_first() {
   return operation_of(
-      [](const Tensors& in) -> Tensors { return {numbers(in[0], num_positions(in[0]), in[0].size(1))}; });
+      [](const Tensors& in) -> Tensors { return {numbers(in[0], num_positions(in[0]), in[0].size(1))}; }, kComputed);
 }
 
 std::shared_ptr<const Operation> take_masked() {
