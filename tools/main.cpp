@@ -9,6 +9,7 @@
 #include "registry/tensors/rare_kernels.h"
 #include "runner/base/secrets.h"
 #include "runner/loggers/loggers.h"
+#include "runner/loggers/torch_warnings.h"
 #include "runner/process/huge_pages.h"
 #include "runner/process/passive_waiting.h"
 #include "runner/process/process_changes.h"
@@ -96,6 +97,7 @@ __attribute__((section(".preinit_array"), used)) static const Initializer kBefor
 
 int main(int argc, char** argv) {
   trainrun::install_process_changes();
+  trainrun::show_torch_warnings();
   const int exit_code = trainrun::run_and_report(argc, argv);
   std::fflush(nullptr);
   // LibTorch would take its thousands of operators apart one by one, which takes as long as it took to register them
