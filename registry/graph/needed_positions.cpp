@@ -1,6 +1,7 @@
 #include "registry/graph/needed_positions.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -141,6 +142,19 @@ class Needs {
   std::vector<Positions> needs_;
 };
 
+/// Those that a step mixes which can do so with them alone, where no others of its inputs are computed.
+std::optional<Positions> mixed_positions(const PlanStep& step, const std::function<Positions(size_t slot)>& computed) {
+  const auto* const reader = dynamic_cast<const ReadsPositions*>(step.operation.get());
+  if (!reader || !dynamic_cast<const ComputesSomePositions*>(step.operation.get())) return std::nullopt;
+  const ReadsPositions::Reads reads = reader->reads(step.inputs.size());
+  if (!reads.mask) return std::nullopt;
+  const Positions marked{Positions::Kind::kMasked, step.inputs[*reads.mask]};
+  for (size_t i = 0; i < step.inputs.size(); ++i) {
+    if (reads.inputs[i] != Read::kAll && computed(step.inputs[i]) != marked) return std::nullopt;
+  }
+  return marked;
+}
+
 /// For each step, the positions that it computes. Those of one that multiplies nothing would cost as much to take and
 /// put back as it saves, unless a step before or after it computes as few.
 std::vector<Positions> computed_positions(const Facts& facts, const Plan& plan) {
@@ -158,8 +172,12 @@ std::vector<Positions> computed_positions(const Facts& facts, const Plan& plan) 
     }
     for (const size_t slot : step.outputs) makers[slot] = i;
     const bool may_draw =
-        !step.operation->traits().random || dynamic_cast<const DrawsByPosition*>(step.operation.get()) != nullptr;
+        !step.operation->traits().random || dynamic_cast<const ComputesSomePositions*>(step.operation.get()) != nullptr;
     if (may_draw && facts.is_position_wise(step)) computed[i] = needs.of(step);
+    const auto computed_of = [&](size_t slot) { return makers[slot] ? computed[*makers[slot]] : kAllPositions; };
+    if (const auto marked = mixed_positions(step, computed_of); marked && needs.of(step).are_some()) {
+      computed[i] = *marked;
+    }
   }
   for (size_t i = 0; i < count; ++i) {
     if (dynamic_cast<const CastsInputs*>(plan.steps[i].operation.get())) continue;
@@ -193,11 +211,15 @@ class Writer {
   void write(PlanStep step, const Positions& computed) {
     Positions wanted = computed;
     const auto* const reader = dynamic_cast<const ReadsPositions*>(step.operation.get());
-    const bool reads_first = reader && reader->reads(step.inputs.size()).inputs == std::vector<Read>{Read::kFirst};
+    const ReadsPositions::Reads reads = reader ? reader->reads(step.inputs.size()) : ReadsPositions::Reads();
+    const bool reads_first = reads.inputs == std::vector<Read>{Read::kFirst};
     if (reads_first && held_[step.inputs[0]].positions.are_some()) wanted = {.kind = Kind::kFirst};
     const size_t sizes = wanted.kind == Kind::kMasked ? wanted.mask : sizes_of(step.inputs);
-    for (size_t& slot : step.inputs) slot = at(slot, wanted, step);
-    if (computed.are_some() && step.operation->traits().random) draw(step, computed, sizes);
+    for (size_t i = 0; i < step.inputs.size(); ++i) {
+      const bool is_whole = i < reads.inputs.size() && reads.inputs[i] == Read::kAll;
+      step.inputs[i] = at(step.inputs[i], is_whole ? kAllPositions : wanted, step);
+    }
+    if (computed.are_some() && (reader || step.operation->traits().random)) tell_positions(step, computed, sizes);
     for (const size_t slot : step.outputs) held_[slot] = {computed, sizes};
     if (computed.are_some()) step.positions = computed.kind == Kind::kFirst ? "the first" : "without padding";
     plan_.steps.push_back(std::move(step));
@@ -210,8 +232,8 @@ class Writer {
     return first.positions.are_some() ? first.sizes : slots[0];
   }
 
-  void draw(PlanStep& step, const Positions& positions, size_t sizes) {
-    step.operation = dynamic_cast<const DrawsByPosition&>(*step.operation).at_positions();
+  void tell_positions(PlanStep& step, const Positions& positions, size_t sizes) {
+    step.operation = dynamic_cast<const ComputesSomePositions&>(*step.operation).at_positions();
     const bool is_masked = positions.kind == Kind::kMasked;
     step.inputs.push_back(sizes);
     step.inputs.push_back(is_masked ? masked(positions.mask) : add(list_first(), {sizes}, "first positions", step));

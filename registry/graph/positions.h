@@ -29,8 +29,9 @@ class ReadsPositions : public OperationFacet {
   virtual Reads reads(size_t num_inputs) const = 0;
 };
 
-/// A position-wise operation that draws random numbers and can do so for some of the positions.
-class DrawsByPosition : public OperationFacet {
+/// An operation that can compute some of the positions if it knows which they are: one that is position-wise but draws
+/// random numbers, or one with a mask (`ReadsPositions`) that mixes those which the mask marks.
+class ComputesSomePositions : public OperationFacet {
  public:
   /// The same operation, for some of all positions [N, T], side by side. It draws as for all of them, in this order, and
   /// reads two more inputs, its last: a tensor [N, T, …] for the sizes, and [K] int64, the numbers of the positions.

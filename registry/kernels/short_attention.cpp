@@ -1,28 +1,19 @@
 #include "registry/kernels/short_attention.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/autocast_mode.h>
-#include <ATen/ops/_safe_softmax.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/matmul.h>
-#include <ATen/ops/ones.h>
-#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
-#include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <array>
-#include <cmath>
-#include <limits>
 #include <vector>
 
+#include "registry/kernels/attention_pass.h"
 #include "registry/kernels/bernoulli.h"
 #include "registry/kernels/cpu_path.h"
 #include "registry/kernels/plain_tensor.h"
-#include "registry/kernels/short_attention_simd.h"
 
 namespace trainrun::kernels {
 namespace {
@@ -30,91 +21,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// The type that the tensors are computed from: null where it is none of ours.
-std::optional<at::ScalarType> stored_type(const at::Tensor& query) {
-  const at::ScalarType own = query.scalar_type();
-  const bool casts = at::autocast::is_autocast_enabled(at::kCPU) && own != at::kDouble;
-  const at::ScalarType type = casts ? at::autocast::get_autocast_dtype(at::kCPU) : own;
-  return type == at::kFloat || type == at::kBFloat16 ? std::optional(type) : std::nullopt;
-}
-
 /// Its features side by side.
 at::Tensor in_rows(const at::Tensor& heads) { return heads.stride(3) == 1 ? heads : heads.contiguous(); }
-
-AttentionRows rows_of(const at::Tensor& heads) {
-  if (!heads.defined()) return {};
-  // The loops write only to those of `Tensors` that they should.
-  return {const_cast<void*>(heads.const_data_ptr()), heads.stride(0), heads.stride(1), heads.stride(2)};
-}
-
-/// The mask as numbers that are added, each query's side by side; of size 1 where it is the same for all.
-at::Tensor added_mask(const at::Tensor& mask, int64_t keys) {
-  if (!mask.defined()) return mask;
-  at::Tensor added = mask;
-  if (mask.scalar_type() == at::kBool) {
-    added = at::zeros(mask.sizes(), mask.options().dtype(at::kFloat))
-                .masked_fill_(mask.logical_not(), -std::numeric_limits<double>::infinity());
-  }
-  added = added.to(at::kFloat);
-  while (added.dim() < 4) added = added.unsqueeze(0);
-  if (added.size(3) != keys) added = added.expand({-1, -1, -1, keys});
-  return added.contiguous();
-}
-
-/// One attention: its sizes, and what both passes read.
-struct Attention {
-  AttentionShape shape;
-  AttentionRows query, key, value;
-  at::Tensor mask;  // as `added_mask` gives it
-  at::Tensor kept;  // 1 where a dropout keeps a weight
-  CpuPath path;
-
-  AttentionTensors tensors(const at::Tensor& normalization) const {
-    AttentionTensors t{};
-    t.query = query;
-    t.key = key;
-    t.value = value;
-    if (mask.defined()) {
-      const auto step = [&](int64_t dim) { return mask.size(dim) == 1 ? 0 : mask.stride(dim); };
-      t.mask = {mask.const_data_ptr<float>(), step(0), step(1), step(2)};
-    }
-    if (kept.defined()) t.kept = static_cast<const uint8_t*>(kept.const_data_ptr());
-    if (normalization.defined()) t.normalization = static_cast<float*>(normalization.mutable_data_ptr());
-    return t;
-  }
-
-  template <class Pass>
-  void run(bool backward, const Pass& pass) const {
-    const int64_t scratch = TRAINRUN_LOOP_OF(path, attention_scratch)(shape, backward);
-    constexpr int64_t kLine = 64 / sizeof(float);
-    at::parallel_for(0, shape.batch * shape.key_heads, 1, [&](int64_t begin, int64_t end) {
-      const at::Tensor memory = at::empty({scratch + kLine}, at::kFloat);
-      auto address = reinterpret_cast<uintptr_t>(memory.mutable_data_ptr());
-      address = (address + 63) / 64 * 64;
-      pass(begin, end, reinterpret_cast<float*>(address));  // NOLINT(performance-no-int-to-ptr): aligned
-    });
-  }
-
-  void forward(const AttentionRows& y, const at::Tensor& normalization) const {
-    AttentionTensors t = tensors(normalization);
-    t.y = y;
-    run(false, [&](int64_t begin, int64_t end, float* scratch) {
-      TRAINRUN_LOOP_OF(path, attention_forward)(shape, t, begin, end, scratch);
-    });
-  }
-  /// Writes the gradients of the queries, keys and values.
-  void backward(const std::array<AttentionRows, 3>& gradients, const at::Tensor& normalization,
-                const AttentionRows& grad_y) const {
-    AttentionTensors t = tensors(normalization);
-    t.grad_y = grad_y;
-    t.grad_query = gradients[0];
-    t.grad_key = gradients[1];
-    t.grad_value = gradients[2];
-    run(true, [&](int64_t begin, int64_t end, float* scratch) {
-      TRAINRUN_LOOP_OF(path, attention_backward)(shape, t, begin, end, scratch);
-    });
-  }
-};
 
 /// Memory for the output.
 at::Tensor output_for(const at::Tensor& query) {
@@ -122,37 +30,6 @@ at::Tensor output_for(const at::Tensor& query) {
   return y.stride(3) == 1 ? y : at::empty(query.sizes(), query.options());
 }
 
-/// Queries, keys and values as tensors [N, heads, T, D].
-struct Heads {
-  at::Tensor query, key, value;
-};
-
-/// The gradients of `inputs` by ATen's operations, which have derivatives themselves.
-variable_list derivable_gradients(const Attention& a, const Heads& of, const variable_list& inputs,
-                                  const at::Tensor& grad_y) {
-  const AttentionShape& s = a.shape;
-  const auto repeated = [&](const at::Tensor& heads) {
-    return s.heads == s.key_heads ? heads : heads.repeat_interleave(s.heads / s.key_heads, 1);
-  };
-  at::Tensor scores = at::matmul(of.query, repeated(of.key).transpose(2, 3)) * s.scale;
-  if (s.is_causal) {
-    const at::Tensor unseen = at::ones({s.queries, s.keys}, scores.options().dtype(at::kBool)).triu(1);
-    scores = scores.masked_fill(unseen, -std::numeric_limits<double>::infinity());
-  }
-  if (a.mask.defined()) scores = scores + a.mask;
-  at::Tensor weights = at::_safe_softmax(scores, -1);
-  if (a.kept.defined()) weights = weights * a.kept * s.kept_scale;
-  const at::Tensor y = at::matmul(weights.to(of.value.scalar_type()), repeated(of.value));
-  return torch::autograd::grad({y}, inputs, {grad_y}, std::nullopt, true);
-}
-
-/// `sizes`: all but what the terms say.
-AttentionShape with_terms(AttentionShape sizes, const AttentionTerms& terms) {
-  sizes.is_causal = terms.is_causal;
-  sizes.scale = static_cast<float>(terms.scale.value_or(1 / std::sqrt(static_cast<double>(sizes.features))));
-  sizes.kept_scale = static_cast<float>(terms.dropout < 1 ? 1 / (1 - terms.dropout) : 0);
-  return sizes;
-}
 AttentionShape sizes_of(const at::Tensor& query, const at::Tensor& key) {
   AttentionShape sizes{};
   sizes.batch = query.size(0);
@@ -195,7 +72,7 @@ struct ShortAttention : torch::autograd::Function<ShortAttention> {
     const Attention attention =
         attention_of({query, key, value}, mask.value_or(at::Tensor()), kept.value_or(at::Tensor()), terms, path);
     const at::Tensor normalization =
-        at::empty({query.size(0), query.size(1), query.size(2)}, query.options().dtype(at::kFloat));
+        at::empty({query.size(0), query.size(1), query.size(2), 2}, query.options().dtype(at::kFloat));
     const at::Tensor y = output_for(query);
     attention.forward(rows_of(y), normalization);
     context->save_for_backward({query, key, value, attention.mask, attention.kept, normalization});
@@ -273,7 +150,7 @@ struct PackedAttention : torch::autograd::Function<PackedAttention> {
     const Attention attention =
         packing.attention(packed, mask.value_or(at::Tensor()), kept.value_or(at::Tensor()), terms, path);
     const AttentionShape& s = attention.shape;
-    const at::Tensor normalization = at::empty({s.batch, s.heads, s.queries}, packed.options().dtype(at::kFloat));
+    const at::Tensor normalization = at::empty({s.batch, s.heads, s.queries, 2}, packed.options().dtype(at::kFloat));
     const at::Tensor y = packing.output(packed);
     attention.forward(packing.rows(y, 1, 0), normalization);
     context->save_for_backward({packed, attention.mask, attention.kept, normalization});

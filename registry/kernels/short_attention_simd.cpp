@@ -179,11 +179,12 @@ void drop(const Row& row, float factor) {
 
 /// From scores and gradients of the weights, row by row: weights, as a dropout leaves them, and gradients of the scores.
 /// Where a query sees a single key, whose weight is 1, the gradient of the score is exactly 0, as a softmax's is.
-void weigh_again(const Row& row, const AttentionShape& s, float normalization, float* gradient) {
-  const Floats scale = all_of(s.scale), kept_scale = all_of(s.kept_scale), subtracted = all_of(normalization);
+void weigh_again(const Row& row, const AttentionShape& s, const float* normalization, float* gradient) {
+  const Floats scale = all_of(s.scale), kept_scale = all_of(s.kept_scale);
+  const Floats largest = all_of(normalization[0]), logarithm = all_of(normalization[1]);
   Floats sum{};
   for (int64_t j = 0; j < row.seen; j += kLanes) {
-    const Floats weights = exponential(scores_at(row, j, scale) - subtracted);
+    const Floats weights = exponential(scores_at(row, j, scale) - largest - logarithm);
     Floats of_weights = load_all(gradient + j);
     if (j + kLanes > row.seen) of_weights = only_first(of_weights, row.seen - j, 0);
     if (row.kept != nullptr) of_weights = kept_of(row, j, of_weights, kept_scale);
@@ -228,7 +229,7 @@ struct Block {
   }
   float* normalization(const AttentionShape& s, const AttentionTensors& t) const {
     if (t.normalization == nullptr) return nullptr;
-    return t.normalization + (head.sample * s.heads + head.head) * s.queries + first;
+    return t.normalization + ((head.sample * s.heads + head.head) * s.queries + first) * 2;
   }
 };
 
@@ -247,8 +248,10 @@ void attend(const AttentionShape& s, const AttentionTensors& t, const Block& blo
     const Row row = b.row(s, t, i, copies.weights);
     float largest = 0;
     sums[i] = weigh(row, all_of(s.scale), largest);
-    if (normalization != nullptr)
-      normalization[i] = sums[i] > 0 ? largest + __builtin_logf(sums[i]) : largest + sums[i];
+    if (normalization != nullptr) {
+      normalization[2 * i] = largest;
+      normalization[2 * i + 1] = sums[i] > 0 ? __builtin_logf(sums[i]) : sums[i];
+    }
     if (row.kept != nullptr) drop(row, s.kept_scale);
   }
   multiply(b.count, {copies.weights.at, copies.weights.width, 1}, copies.values, b.columns, s.features, copies.result,
@@ -275,7 +278,7 @@ void attend_back(const AttentionShape& s, const AttentionTensors& t, const Block
   multiply(b.count, grad_y, copies.values_of, s.features, b.columns, copies.gradient, false);
   const float* const normalization = b.normalization(s, t);
   for (int64_t i = 0; i < b.count; ++i) {
-    weigh_again(b.row(s, t, i, copies.weights), s, normalization[i], copies.gradient.row(i));
+    weigh_again(b.row(s, t, i, copies.weights), s, normalization + 2 * i, copies.gradient.row(i));
   }
   const Factors weights{copies.weights.at, 1, copies.weights.width},
       gradient{copies.gradient.at, 1, copies.gradient.width};

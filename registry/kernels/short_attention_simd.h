@@ -37,8 +37,10 @@ struct AttentionMask {
 struct AttentionTensors {
   AttentionRows query, key, value, y;
   AttentionMask mask;
-  const uint8_t* kept;   // [N, heads, L, S]: 0 where a dropout has taken a weight; null where there is none
-  float* normalization;  // [N, heads, L]: logarithms of the sums of exponentials; forward may be null: not wanted
+  const uint8_t* kept;  // [N, heads, L, S]: 0 where a dropout has taken a weight; null where there is none
+  /// [N, heads, L, 2]: a query's largest score and, with it subtracted, the logarithm of the sum of exponentials. (One
+  /// number for both would lose the latter where a mask adds a large number to all scores.) Forward may be null: not wanted.
+  float* normalization;
   AttentionRows grad_y, grad_query, grad_key, grad_value;
 };
 

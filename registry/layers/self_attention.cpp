@@ -6,6 +6,8 @@
 #include <limits>
 
 #include "registry/graph/positions.h"
+#include "registry/kernels/ragged_attention.h"
+#include "registry/kernels/row_moves.h"
 #include "registry/kinds/layer.h"
 #include "registry/layers/key_value_cache.h"
 #include "registry/layers/onnx_attention.h"
@@ -25,13 +27,19 @@ Tensor heads_of(const Tensor& x, int64_t num_heads) {
 }
 
 /// Attention in which a query may see all keys that its mask, the fourth input, marks.
-class FullAttention : public FunctionOperation, public ReadsPositions {
+class FullAttention : public FunctionOperation, public ReadsPositions, public ComputesSomePositions {
  public:
-  using FunctionOperation::FunctionOperation;
+  /// `at_positions`: the same of some positions (ComputesSomePositions).
+  FullAttention(Layer::Function function, Layer::Function at_positions, const Traits& traits)
+      : FunctionOperation(std::move(function), traits), at_positions_(std::move(at_positions)) {}
   Reads reads(size_t num_inputs) const override {
     if (num_inputs == 3) return {{Read::kAsOutput, Read::kAll, Read::kAll}};
     return {{Read::kAsOutput, Read::kMasked, Read::kMasked, Read::kAll}, 3};
   }
+  std::shared_ptr<const Operation> at_positions() const override { return operation_of(at_positions_, traits()); }
+
+ private:
+  Layer::Function at_positions_;
 };
 
 struct ScaledDotProductAttention {
@@ -72,7 +80,10 @@ struct ScaledDotProductAttention {
     if (is_causal) return going_on(mode, std::move(function));
     Layer layer;
     layer.state = mode;
-    layer.operation = std::make_shared<FullAttention>(std::move(function), traits());
+    const auto at_positions = [mode, own = *this](const Tensors& inputs) -> Tensors {
+      return {own.attend_at_positions(inputs, mode->is_training() ? own.dropout : 0)};
+    };
+    layer.operation = std::make_shared<FullAttention>(std::move(function), at_positions, traits());
     return layer;
   }
 
@@ -172,6 +183,27 @@ struct ScaledDotProductAttention {
     const bool plainly_causal = is_causal && !mask.defined();
     const Tensor mixed = scaled_attention(query, key, value, {mask, p, plainly_causal, scale});
     return mixed.transpose(1, 2).flatten(2);
+  }
+
+  /// inputs: queries, keys and values [1, K, C] of some positions, the mask [N, T], a tensor of as many positions, and the
+  /// numbers of those that are there [K].
+  Tensor attend_at_positions(const Tensors& inputs, double p) const {
+    const Tensor &mask = inputs[3], &rows = inputs[5];
+    const kernels::RaggedTexts texts{rows, mask};
+    const AttentionTerms terms{{}, p, false, scale};
+    if (kernels::supports_ragged_attention(inputs[0], inputs[1], inputs[2], num_heads, texts, terms)) {
+      return kernels::ragged_attention(inputs[0], inputs[1], inputs[2], num_heads, texts, terms);
+    }
+    const int64_t all = mask.numel();
+    const bool are_all = rows.numel() == all;
+    Tensors whole;
+    for (size_t i = 0; i < 3; ++i) {
+      const Tensor own = inputs[i].squeeze(0);
+      whole.push_back((are_all ? own : kernels::put_rows(own, rows, all)).unflatten(0, {mask.size(0), mask.size(1)}));
+    }
+    whole.push_back(mask);
+    const Tensor mixed = attend(whole, p).flatten(0, 1);
+    return (are_all ? mixed : kernels::taken_rows(mixed, rows)).unsqueeze(0);
   }
 
   /// What is added to the scores [N, heads, L, S]; undefined for nothing but, perhaps, causality. Where a query may see

@@ -111,6 +111,27 @@ void check_attention(const AttentionCase& c, CpuPath path) {
 
 }  // namespace
 
+TEST_CASE("short attention: a query all of whose keys are masked by a large number has their gradients") {
+  for (const CpuPath path : vector_paths()) {
+    CAPTURE(name_of(path));
+    std::vector<at::Tensor> inputs = inputs_of({2, 2, 2, 16, 24, 8});
+    AttentionTerms terms;
+    terms.mask = at::zeros({2, 1, 1, 24});
+    terms.mask[1].fill_(std::numeric_limits<float>::lowest() / 2);
+    const at::Tensor grad_y = at::randn(inputs[0].sizes());
+    // ATen's flash attention on the CPU loses them as well, and gives as many times too large ones as there are keys.
+    const auto expected = torch::autograd::grad(
+        {std::get<0>(at::_scaled_dot_product_attention_math(inputs[0], inputs[1], inputs[2], terms.mask))}, inputs,
+        {grad_y});
+    const auto own =
+        torch::autograd::grad({short_attention(inputs[0], inputs[1], inputs[2], terms, path)}, inputs, {grad_y});
+    for (size_t i = 0; i < 3; ++i) {
+      CAPTURE(i);
+      CHECK(at::allclose(own[i], expected[i], 1e-4, 1e-5));
+    }
+  }
+}
+
 TEST_CASE("short attention: chosen sizes equal float64 on every path") {
   for (const CpuPath path : vector_paths()) {
     for (const AttentionCase& c : std::vector<AttentionCase>{{2, 3, 3, 64, 64, 32, true},

@@ -22,7 +22,7 @@ namespace {
 /// How the norm is given to those that cast what they read.
 enum class Cast { kNot, kInstead, kToo };
 
-class FusedNorm : public Operation, public CanCastOutput, public DrawsByPosition {
+class FusedNorm : public Operation, public CanCastOutput, public ComputesSomePositions {
  public:
   explicit FusedNorm(const FusedLayers& layers, bool has_sum, bool has_dropout)
       : norm_(layers["norm"].layer), is_rms_(layers["norm"].type == "RMSNorm") {
@@ -126,7 +126,7 @@ class FusedNorm : public Operation, public CanCastOutput, public DrawsByPosition
   Layer dropout_;           // without state there is none
   bool is_turned_ = false;  // the sum is of x and what the dropout leaves, in this order
   double probability_ = 0;
-  bool is_at_positions_ = false;  // as DrawsByPosition says
+  bool is_at_positions_ = false;  // as ComputesSomePositions says
   Cast cast_ = Cast::kNot;
 };
 
