@@ -8,7 +8,8 @@
 #include <optional>
 #include <vector>
 
-#include "registry/kernels/short_attention.h"
+#include "registry/kernels/attention_terms.h"
+#include "registry/kernels/cpu_path.h"
 #include "registry/kernels/short_attention_simd.h"
 
 // What the forms of attention of short_attention.h and ragged_attention.h have in common.

@@ -17,6 +17,7 @@
 #include "registry/kernels/attention_pass.h"
 #include "registry/kernels/bernoulli.h"
 #include "registry/kernels/plain_tensor.h"
+#include "registry/kernels/short_attention.h"
 
 namespace trainrun::kernels {
 namespace {

@@ -4,7 +4,8 @@
 
 #include <cstdint>
 
-#include "registry/kernels/short_attention.h"
+#include "registry/kernels/attention_terms.h"
+#include "registry/kernels/cpu_path.h"
 
 namespace trainrun::kernels {
 

@@ -5,17 +5,10 @@
 #include <cstdint>
 #include <optional>
 
+#include "registry/kernels/attention_terms.h"
 #include "registry/kernels/cpu_path.h"
 
 namespace trainrun::kernels {
-
-/// What scaled dot-product attention is given besides queries, keys and values.
-struct AttentionTerms {
-  at::Tensor mask = {};  // added to the scores, or true where a key is looked at; undefined: none
-  double dropout = 0;    // probability
-  bool is_causal = false;
-  std::optional<double> scale = std::nullopt;  // null: 1 / sqrt(D)
-};
 
 /// Whether `short_attention` computes it: plain CPU tensors of float32 or bfloat16, or what autocast makes bfloat16; 16
 /// to 512 keys and at least 8 queries, or a single key; up to 128 features a head; a mask that takes no gradient; AVX2
