@@ -260,7 +260,7 @@ class Writer {
         return add(put_first_back(), {slot, held.sizes}, "all positions", reader);
       default:
         return to_first ? add(take_first(), {slot}, "first positions", reader)
-                        : add(take_masked(), {slot, masked(wanted.mask)}, "without padding", reader);
+                        : add(take_masked(), {slot, masked(wanted.mask), wanted.mask}, "without padding", reader);
     }
   }
 

@@ -87,6 +87,8 @@ std::shared_ptr<const Operation> list_first() {
 std::shared_ptr<const Operation> take_masked() {
   return operation_of(
       [](const Tensors& in) -> Tensors {
+        TORCH_CHECK(in[0].sizes().slice(0, 2) == in[2].sizes(), "the mask of sequences ", in[0].sizes(), " is ",
+                    in[0].sizes().slice(0, 2), ", not ", in[2].sizes());
         const at::Tensor x = side_by_side(in[0]);
         return {(in[1].numel() == x.size(0) ? x : kernels::taken_rows(x, in[1])).unsqueeze(0)};
       },

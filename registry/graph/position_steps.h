@@ -17,7 +17,7 @@ std::shared_ptr<const Operation> list_masked();
 /// [N, T, …] to [N] int64: the numbers of the first positions.
 std::shared_ptr<const Operation> list_first();
 
-/// [N, T, …] and the numbers of the masked, to [1, K, …].
+/// [N, T, …], the numbers of the masked and the mask, to [1, K, …]. Throws c10::Error where the mask is of other N or T.
 std::shared_ptr<const Operation> take_masked();
 /// [1, K, …], their numbers, and a tensor [N, T, …] for the sizes, to [N, T, …], with zeros at the others.
 std::shared_ptr<const Operation> put_masked_back();

@@ -256,6 +256,19 @@ TEST_CASE("draws that follow the order of memory keep it: what lies in another o
   check_close(trained(no_product, true, mask), trained(no_product, false, mask));
 }
 
+TEST_CASE("a mask of other sequences is refused where they are first read") {
+  const auto graph = build_seeded(blocks(kClassified), texts());
+  PlanOptions options;
+  options.fusions = std::make_shared<const FusionRegistry>(catalog().fusions);
+  const Plan plan = make_plan(*graph, options);
+  const at::Tensor x = torch::randn({kTexts, kLength, kFeatures});
+  for (const at::Tensor& mask :
+       {torch::ones({kTexts, kLength + 8}, at::kLong), torch::ones({kTexts + 1, kLength}, at::kLong),
+        torch::zeros({kTexts, kLength / 2}, at::kLong)}) {
+    CHECK_THROWS_AS(plan.run({x, mask}), ComponentError);
+  }
+}
+
 TEST_CASE("under autocast what is read differs by bfloat16's rounding alone") {
   const at::Tensor mask = mask_of(kLengths);
   const auto under_autocast = [&](bool is_fused) {
