@@ -9,7 +9,6 @@
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <cstdlib>
 #include <limits>
 #include <random>
 #include <string>
@@ -18,6 +17,7 @@
 #include "registry/kernels/row_moves.h"
 #include "tests/cpu_paths.h"
 #include "tests/doctest.h"
+#include "tests/support.h"
 #include "tests/tensor_errors.h"
 
 using namespace trainrun::kernels;
@@ -137,13 +137,11 @@ TEST_CASE("ragged attention: chosen sizes equal float64 on every path") {
 }
 
 TEST_CASE("ragged attention: any sizes equal float64") {
-  const char* const asked = std::getenv("TRAINRUN_FUZZ_ROUNDS");
-  const int rounds = asked ? std::atoi(asked) : 40;
   std::mt19937 random(11);  // NOLINT(bugprone-random-generator-seed): the same on every run
   const auto below = [&](int64_t end) { return static_cast<int64_t>(random() % static_cast<uint64_t>(end)); };
   const std::vector<CpuPath> paths = vector_paths();
   if (paths.empty()) return;
-  for (int i = 0; i < rounds; ++i) {
+  for (int i = 0, rounds = trainrun::test::fuzz_rounds(40); i < rounds; ++i) {
     RaggedCase c{1 + below(6), 16 + below(100), 0, 1 + below(3), 1 + below(128)};
     c.heads = c.key_heads * (1 + below(3));
     c.form = static_cast<TextForm>(below(4));
