@@ -26,7 +26,7 @@ HOW = """\
   channels first or last: whichever was faster in plain PyTorch at the beginning of the row.
 - **The better peer** is the one with the smallest median. The ratio says how many times as much it takes as trainrun: the median of the rounds' ratios, with the smallest and largest. Below 1, trainrun loses.
 - **Product** is what a product of two 2048x2048 matrices (smaller ones where that takes more than half a second) reached in PyTorch as the row began, in the row's precision. **Arithmetic** is a step's multiplications and additions (three forward
-  passes by direct sums) at that speed; Winograd's algorithm needs fewer, so that a step may be faster. **Kernels** is the time that a step's layers, loss and optimizer take in `trainrun profile`.
+  passes by direct sums) at that speed; Winograd's algorithm needs fewer, and trainrun leaves out positions that nothing reads, such as padding, so that a step may be faster. **Kernels** is the time that a step's layers, loss and optimizer take in `trainrun profile`.
   For rows of two ranks, the products of two processes of one thread each, at the same time, are compared with those of one process alone: what two processors of this machine add up to.
 - Losses of the last step are compared where the initial weights and the order of samples are the same. Where they are not, the table says why.
 
