@@ -76,11 +76,11 @@ class Facts {
       shapes_[layer.outputs[i]] = node.output_shapes.at(i);
       is_made_[layer.outputs[i]] = true;
     }
-    const auto* const layout = dynamic_cast<const LaysOutInOrder*>(node.layer.operation.get());
+    const Operation& operation = *node.layer.operation;
     const auto keeps = [&](size_t slot) { return is_in_order(slot) && shapes_[slot] == shapes_[layer.outputs[0]]; };
-    is_in_order_[layer.outputs.at(0)] =
-        (layout && layout->lays_out_in_order()) || (node.layer.operation->traits().pointwise && !layer.inputs.empty() &&
-                                                    std::all_of(layer.inputs.begin(), layer.inputs.end(), keeps));
+    const bool keeps_order = operation.traits().pointwise && !layer.inputs.empty() &&
+                             std::all_of(layer.inputs.begin(), layer.inputs.end(), keeps);
+    is_in_order_[layer.outputs.at(0)] = keeps_order || dynamic_cast<const LaysOutInOrder*>(&operation);
   }
 
   const FlatGraph& flat_;

@@ -17,15 +17,10 @@ at::Tensor numbers(const at::Tensor& like, int64_t end, int64_t step = 1) {
   return at::arange(0, end, step, like.options().dtype(at::kLong).requires_grad(false));
 }
 
-/// x [N, T, …] as [N * T, …].
-at::Tensor side_by_side(const at::Tensor& x) { return x.contiguous().flatten(0, 1); }
-
-/// x [N * T, …] as [N, T, …].
-at::Tensor apart(const at::Tensor& x, const at::Tensor& sizes) {
-  return x.unflatten(0, {sizes.size(0), sizes.size(1)});
-}
-
 int64_t num_positions(const at::Tensor& sizes) { return sizes.size(0) * sizes.size(1); }
+
+/// The numbers of the first positions [N].
+at::Tensor first_of(const at::Tensor& sizes) { return numbers(sizes, num_positions(sizes), sizes.size(1)); }
 
 /// Which positions of a mask [N, T] are read, one after the other.
 std::vector<bool> read_positions(const at::Tensor& mask) {
@@ -60,7 +55,9 @@ at::Tensor masked_of(const at::Tensor& mask) {
 
 at::Tensor first_of_masked(const at::Tensor& x, const at::Tensor& rows, const at::Tensor& sizes) {
   const int64_t length = sizes.size(1);
-  if (rows.numel() == num_positions(sizes)) return apart(x.squeeze(0), sizes).narrow(1, 0, 1).contiguous();
+  if (rows.numel() == num_positions(sizes)) {  // no matter where they are in memory
+    return kernels::put_positions(x, rows, sizes).narrow(1, 0, 1).contiguous();
+  }
   const auto* const own = rows.const_data_ptr<int64_t>();
   std::vector<int64_t> places;
   for (int64_t i = 0; i < rows.numel(); ++i) {
@@ -80,8 +77,7 @@ std::shared_ptr<const Operation> list_masked() {
 }
 
 std::shared_ptr<const Operation> list_first() {
-  return operation_of(
-      [](const Tensors& in) -> Tensors { return {numbers(in[0], num_positions(in[0]), in[0].size(1))}; }, kComputed);
+  return operation_of([](const Tensors& in) -> Tensors { return {first_of(in[0])}; }, kComputed);
 }
 
 std::shared_ptr<const Operation> take_masked() {
@@ -89,20 +85,14 @@ std::shared_ptr<const Operation> take_masked() {
       [](const Tensors& in) -> Tensors {
         TORCH_CHECK(in[0].sizes().slice(0, 2) == in[2].sizes(), "the mask of sequences ", in[0].sizes(), " is ",
                     in[0].sizes().slice(0, 2), ", not ", in[2].sizes());
-        const at::Tensor x = side_by_side(in[0]);
-        return {(in[1].numel() == x.size(0) ? x : kernels::taken_rows(x, in[1])).unsqueeze(0)};
+        return {kernels::taken_positions(in[0], in[1]).unsqueeze(0)};
       },
       kMoves);
 }
 
 std::shared_ptr<const Operation> put_masked_back() {
-  return operation_of(
-      [](const Tensors& in) -> Tensors {
-        const at::Tensor x = in[0].squeeze(0);
-        const int64_t all = num_positions(in[2]);
-        return {apart(x.size(0) == all ? x : kernels::put_rows(x, in[1], all), in[2])};
-      },
-      kMoves);
+  return operation_of([](const Tensors& in) -> Tensors { return {kernels::put_positions(in[0], in[1], in[2])}; },
+                      kMoves);
 }
 
 std::shared_ptr<const Operation> take_first() {
@@ -115,11 +105,7 @@ std::shared_ptr<const Operation> take_first_of_masked() {
 
 std::shared_ptr<const Operation> put_first_back() {
   return operation_of(
-      [](const Tensors& in) -> Tensors {
-        const int64_t all = num_positions(in[1]);
-        return {apart(kernels::put_rows(in[0].squeeze(1), numbers(in[0], all, in[1].size(1)), all), in[1])};
-      },
-      kMoves);
+      [](const Tensors& in) -> Tensors { return {kernels::put_positions(in[0], first_of(in[1]), in[1])}; }, kMoves);
 }
 
 }  // namespace trainrun

@@ -40,10 +40,7 @@ class ComputesSomePositions : public OperationFacet {
 
 /// Marks an operation whose first output lies in memory in the order of its dimensions, without gaps, whatever the order
 /// of its inputs.
-class LaysOutInOrder : public OperationFacet {
- public:
-  virtual bool lays_out_in_order() const { return true; }
-};
+class LaysOutInOrder : public OperationFacet {};
 
 /// An operation that calls a function whose output lies in memory like that.
 class InOrderOperation : public FunctionOperation, public LaysOutInOrder {

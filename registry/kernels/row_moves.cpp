@@ -87,11 +87,22 @@ struct PutRows : torch::autograd::Function<PutRows> {
 }  // namespace
 
 at::Tensor taken_rows(const at::Tensor& x, const at::Tensor& rows) {
+  if (rows.numel() == x.size(0)) return x;
   return has_gradient(x) ? TakenRows::apply(x, rows) : copied_from(x, rows);
 }
 
 at::Tensor put_rows(const at::Tensor& x, const at::Tensor& rows, int64_t num_rows) {
+  if (x.size(0) == num_rows) return x;
   return has_gradient(x) ? PutRows::apply(x, rows, num_rows) : copied_to(x, rows, num_rows);
+}
+
+at::Tensor taken_positions(const at::Tensor& x, const at::Tensor& rows) {
+  return taken_rows(x.contiguous().flatten(0, 1), rows);
+}
+
+at::Tensor put_positions(const at::Tensor& x, const at::Tensor& rows, const at::Tensor& sizes) {
+  const int64_t texts = sizes.size(0), length = sizes.size(1);
+  return put_rows(x.flatten(0, 1), rows, texts * length).unflatten(0, {texts, length});
 }
 
 }  // namespace trainrun::kernels

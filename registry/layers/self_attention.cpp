@@ -194,16 +194,10 @@ struct ScaledDotProductAttention {
     if (kernels::supports_ragged_attention(inputs[0], inputs[1], inputs[2], num_heads, texts, terms)) {
       return kernels::ragged_attention(inputs[0], inputs[1], inputs[2], num_heads, texts, terms);
     }
-    const int64_t all = mask.numel();
-    const bool are_all = rows.numel() == all;
     Tensors whole;
-    for (size_t i = 0; i < 3; ++i) {
-      const Tensor own = inputs[i].squeeze(0);
-      whole.push_back((are_all ? own : kernels::put_rows(own, rows, all)).unflatten(0, {mask.size(0), mask.size(1)}));
-    }
+    for (size_t i = 0; i < 3; ++i) whole.push_back(kernels::put_positions(inputs[i], rows, mask));
     whole.push_back(mask);
-    const Tensor mixed = attend(whole, p).flatten(0, 1);
-    return (are_all ? mixed : kernels::taken_rows(mixed, rows)).unsqueeze(0);
+    return kernels::taken_positions(attend(whole, p), rows).unsqueeze(0);
   }
 
   /// What is added to the scores [N, heads, L, S]; undefined for nothing but, perhaps, causality. Where a query may see

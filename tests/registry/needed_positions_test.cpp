@@ -114,6 +114,8 @@ TEST_CASE("rows are taken and put back as ATen does, with gradients of the secon
   const at::Tensor rows = torch::tensor({1, 4, 5}, at::kLong);
   CHECK(torch::equal(kernels::taken_rows(x, rows), x.index_select(0, rows)));
   CHECK(torch::equal(kernels::taken_rows(x.transpose(1, 2), rows), x.transpose(1, 2).index_select(0, rows)));
+  CHECK(kernels::taken_rows(x, torch::arange(6)).equal(x));
+  CHECK(kernels::put_rows(x, torch::arange(6), 6).equal(x));
   const at::Tensor y = torch::randn({3, 2, 3}, at::kDouble).requires_grad_();
   CHECK(torch::equal(kernels::put_rows(y, rows, 6), torch::zeros({6, 2, 3}, at::kDouble).index_copy(0, rows, y)));
   CHECK(kernels::taken_rows(x, rows.slice(0, 0, 0)).sizes() == at::IntArrayRef({0, 2, 3}));

@@ -21,7 +21,7 @@
 #include "tests/tensor_errors.h"
 
 using namespace trainrun::kernels;
-using trainrun::test::error_of;
+using trainrun::test::check_with_gradients;
 using trainrun::test::vector_paths;
 
 namespace {
@@ -110,15 +110,7 @@ void check_ragged(const RaggedCase& c, CpuPath path) {
   at::manual_seed(7);
   const at::Tensor y = ragged_attention(inputs[0], inputs[1], inputs[2], c.heads, texts, terms, path);
   CHECK(at::randn({1}).equal(next));
-  CHECK(y.dtype() == inputs[0].dtype());
-  const double bound = c.is_bfloat16 ? 1e-2 : 3e-6;
-  CHECK(error_of(y, exact[0]) < bound);
-  const std::vector<at::Tensor> gradients = torch::autograd::grad({y}, inputs, {grad_y});
-  for (size_t i = 0; i < 3; ++i) {
-    CAPTURE(i);
-    CHECK(gradients[i].dtype() == inputs[i].dtype());
-    CHECK(error_of(gradients[i], exact[i + 1]) < bound);
-  }
+  check_with_gradients(y, inputs, grad_y, exact, c.is_bfloat16 ? 1e-2 : 3e-6);
 }
 
 TEST_CASE("ragged attention: chosen sizes equal float64 on every path") {

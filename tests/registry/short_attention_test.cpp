@@ -23,6 +23,7 @@
 #include "tests/threads.h"
 
 using namespace trainrun::kernels;
+using trainrun::test::check_with_gradients;
 using trainrun::test::error_of;
 using trainrun::test::Threads;
 using trainrun::test::vector_paths;
@@ -98,15 +99,7 @@ void check_attention(const AttentionCase& c, CpuPath path) {
   const std::vector<at::Tensor> exact = by_definition(c, inputs, terms, grad_y);
   at::manual_seed(7);
   const at::Tensor y = short_attention(inputs[0], inputs[1], inputs[2], terms, path);
-  CHECK(y.dtype() == inputs[0].dtype());
-  const double bound = c.is_bfloat16 ? 1e-2 : 3e-6;
-  CHECK(error_of(y, exact[0]) < bound);
-  const std::vector<at::Tensor> gradients = torch::autograd::grad({y}, inputs, {grad_y});
-  for (size_t i = 0; i < 3; ++i) {
-    CAPTURE(i);
-    CHECK(gradients[i].dtype() == inputs[i].dtype());
-    CHECK(error_of(gradients[i], exact[i + 1]) < bound);
-  }
+  check_with_gradients(y, inputs, grad_y, exact, c.is_bfloat16 ? 1e-2 : 3e-6);
 }
 
 }  // namespace

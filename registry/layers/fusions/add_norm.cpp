@@ -1,6 +1,5 @@
 #include <ATen/autocast_mode.h>
 
-#include <array>
 #include <limits>
 #include <utility>
 
@@ -103,19 +102,10 @@ class FusedNorm : public Operation, public CanCastOutput, public ComputesSomePos
   }
 
   Tensors by_layers_at_positions(const Tensors& inputs, const at::Tensor& sizes, const at::Tensor& rows) const {
-    const std::array<int64_t, 2> positions = {sizes.size(0), sizes.size(1)};
-    const int64_t number = positions[0] * positions[1];
-    const bool are_all = rows.numel() == number;
     Tensors all;
-    for (const at::Tensor& x : inputs) {
-      const at::Tensor own = x.flatten(0, 1);
-      all.push_back((are_all ? own : kernels::put_rows(own, rows, number)).unflatten(0, positions));
-    }
+    for (const at::Tensor& x : inputs) all.push_back(kernels::put_positions(x, rows, sizes));
     Tensors made = by_layers(all);
-    for (at::Tensor& y : made) {
-      const at::Tensor own = y.flatten(0, 1);
-      y = (are_all ? own : kernels::taken_rows(own, rows)).view(inputs[0].sizes());
-    }
+    for (at::Tensor& y : made) y = kernels::taken_positions(y, rows).view(inputs[0].sizes());
     return made;
   }
 
