@@ -11,13 +11,8 @@ namespace trainrun::kernels {
 /// a [rows, depth] times b [depth, columns]. Two numbers that follow each other in depth are a pair: the processor adds
 /// both their products to a sum of float32 at once.
 struct PairedProduct {
-  static constexpr int64_t kStrip = 12;    // rows that are computed together: as many sums as registers hold
-  static constexpr int64_t kColumns = 32;  // and columns: a panel
-
   int64_t rows, depth, columns;
   int64_t pairs() const { return (depth + 1) / 2; }
-  int64_t strips() const { return (rows + kStrip - 1) / kStrip; }
-  int64_t panels() const { return (columns + kColumns - 1) / kColumns; }
 };
 
 /// A matrix in memory: number (i, j) is at[i * row + j * column]; one of the steps is 1.
@@ -27,12 +22,6 @@ struct PairedFactor {
   bool is_bfloat16;  // else float32, rounded as it is read
 };
 
-/// Pairs in memory: pair d of row i is at[i * row + d * pair], and strip s begins at[s * strip].
-struct PairedRows {
-  const uint32_t* at;
-  int64_t row, pair, strip;
-};
-
 /// Where the product goes, row after row without gaps.
 struct PairedResult {
   void* at;
@@ -40,13 +29,25 @@ struct PairedResult {
   const float* bias;  // of each column; may be null
 };
 
-/// The panels [begin, end) of b: to[panel][pair][column], zeros where there is none.
-void pack_panels_bf16(const PairedProduct& shape, const PairedFactor& b, int64_t begin, int64_t end, uint32_t* to);
-/// The strips [begin, end) of an `a` of bfloat16 whose rows lie side by side (row is 1): to[strip][pair][row], zeros where
-/// there is none.
-void pack_strips_bf16(const PairedProduct& shape, const PairedFactor& a, int64_t begin, int64_t end, uint32_t* to);
-/// The strips [begin, end) of the product, of b as `pack_panels_bf16` gives it.
-void multiply_strips_bf16(const PairedProduct& shape, const PairedRows& a, const uint32_t* b, int64_t begin,
-                          int64_t end, const PairedResult& to);
+/// Rows and columns [begin, end) of a product.
+struct ProductPart {
+  int64_t row_begin, row_end, column_begin, column_end;
+};
+
+/// How a part is computed: by panels of columns, which stay in the L2 cache, and strips of rows, in the L1 cache, that
+/// pass by them.
+struct PairedBlocks {
+  static constexpr int64_t kStrip = 12;   // rows that are computed together: as many sums as registers hold
+  static constexpr int64_t kPanel = 32;   // and columns
+  static constexpr int64_t kPairs = 512;  // of depth at a time
+  static constexpr int64_t kColumns = int64_t{12} * kPanel;
+  static constexpr int64_t kRows = int64_t{86} * kStrip;  // whose sums are kept from one piece of depth to the next
+  static constexpr int64_t kScratch = kPairs * (kColumns + kStrip) + 16 + kRows * kColumns;  // numbers of 32 bits
+};
+
+/// Computes a part of the product, each number of it summed in the order of depth, piece by piece. `a` is of bfloat16;
+/// `scratch` holds PairedBlocks::kScratch numbers.
+void multiply_part_bf16(const PairedProduct& shape, const PairedFactor& a, const PairedFactor& b,
+                        const ProductPart& part, const PairedResult& to, uint32_t* scratch);
 
 }  // namespace trainrun::kernels

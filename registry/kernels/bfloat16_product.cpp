@@ -4,7 +4,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <cstring>
+#include <cstdint>
 
 #include "registry/kernels/bfloat16_loops.h"
 #include "registry/kernels/cpu_path.h"
@@ -32,27 +32,42 @@ PairedFactor factor_of(const at::Tensor& x) {
 
 PairedProduct shape_of(const at::Tensor& a, const at::Tensor& b) { return {a.size(0), a.size(1), b.size(1)}; }
 
-at::Tensor pairs_for(int64_t count) { return at::empty({count}, at::kInt); }
-uint32_t* pairs_of(const at::Tensor& tensor) { return static_cast<uint32_t*>(tensor.mutable_data_ptr()); }
+/// What a thread packs into, from one product to the next, so that it stays in this thread's caches.
+uint32_t* room_of_thread() {
+  thread_local const at::Tensor room = at::empty({PairedBlocks::kScratch}, at::kInt);
+  return static_cast<uint32_t*>(room.mutable_data_ptr());
+}
 
-constexpr int64_t kPairsOfThread = int64_t{1} << 14;
+/// The parts of a product for as many threads: those of `rows` times `columns` threads, so that each packs as little as
+/// it can of what others pack as well.
+struct Parts {
+  int64_t by_rows, by_columns;
+  ProductPart of(const PairedProduct& shape, int64_t part) const {
+    constexpr int64_t kRowsOfPart = 4, kColumnsOfPart = PairedBlocks::kPanel;
+    const int64_t row = part / by_columns, column = part % by_columns;
+    const auto bound = [](int64_t size, int64_t unit, int64_t i, int64_t parts) {
+      return std::min(size, (size + unit - 1) / unit * i / parts * unit);
+    };
+    return {bound(shape.rows, kRowsOfPart, row, by_rows), bound(shape.rows, kRowsOfPart, row + 1, by_rows),
+            bound(shape.columns, kColumnsOfPart, column, by_columns),
+            bound(shape.columns, kColumnsOfPart, column + 1, by_columns)};
+  }
+};
 
-/// The rows of `a`, of an odd number of bfloat16, each with a zero after it, so that its last pair does not reach into the
-/// next row.
-at::Tensor even_rows(const at::Tensor& a, const PairedProduct& shape) {
-  at::Tensor rows = pairs_for(shape.rows * shape.pairs());
-  const auto* const from = static_cast<const char*>(a.const_data_ptr());
-  uint32_t* const to = pairs_of(rows);
-  const int64_t bytes = 2 * shape.depth;
-  at::parallel_for(0, shape.rows, std::max<int64_t>(1, kPairsOfThread / shape.pairs()),
-                   [&](int64_t begin, int64_t end) {
-                     for (int64_t row = begin; row < end; ++row) {
-                       uint32_t* const own = to + row * shape.pairs();
-                       own[shape.pairs() - 1] = 0;
-                       std::memcpy(own, from + row * bytes, static_cast<size_t>(bytes));
-                     }
-                   });
-  return rows;
+Parts parts_of(const PairedProduct& shape, const PairedFactor& a, const PairedFactor& b) {
+  constexpr int64_t kWorkOfThread = int64_t{1} << 17;  // multiplications
+  const int64_t work = shape.rows * shape.depth * shape.columns;
+  const int64_t threads = std::clamp<int64_t>(work / kWorkOfThread, 1, at::get_num_threads());
+  Parts best{threads, 1};
+  const int64_t of_row = a.column == 1 ? 1 : 2, of_column = b.is_bfloat16 ? 1 : 2;  // what packing costs
+  const auto packed = [&](const Parts& parts) {
+    return of_row * shape.rows / parts.by_rows + of_column * shape.columns / parts.by_columns;
+  };
+  for (int64_t by_rows = 1; by_rows <= threads; ++by_rows) {
+    const Parts parts{by_rows, threads / by_rows};
+    if (threads % by_rows == 0 && packed(parts) < packed(best)) best = parts;
+  }
+  return best;
 }
 
 }  // namespace
@@ -78,30 +93,16 @@ at::Tensor bfloat16_product(const at::Tensor& a, const at::Tensor& b, at::Scalar
   const PairedProduct shape = shape_of(a, b);
   at::Tensor result = at::empty({shape.rows, shape.columns}, a.options().dtype(type));
 #if defined(__x86_64__)
-  const int64_t pairs = shape.pairs();
-  const at::Tensor panels = pairs_for(shape.panels() * pairs * PairedProduct::kColumns);
-  const int64_t panels_of_thread = std::max<int64_t>(1, kPairsOfThread / (pairs * PairedProduct::kColumns));
-  at::parallel_for(0, shape.panels(), panels_of_thread, [&](int64_t begin, int64_t end) {
-    pack_panels_bf16(shape, factor_of(b), begin, end, pairs_of(panels));
-  });
-  PairedRows rows{static_cast<const uint32_t*>(a.const_data_ptr()), pairs, 1, PairedProduct::kStrip * pairs};
-  at::Tensor strips;
-  if (a.is_contiguous() && shape.depth % 2 != 0) {
-    strips = even_rows(a, shape);
-    rows.at = pairs_of(strips);
-  } else if (!a.is_contiguous()) {
-    strips = pairs_for(shape.strips() * pairs * PairedProduct::kStrip);
-    const int64_t strips_of_thread = std::max<int64_t>(1, kPairsOfThread / (pairs * PairedProduct::kStrip));
-    at::parallel_for(0, shape.strips(), strips_of_thread, [&](int64_t begin, int64_t end) {
-      pack_strips_bf16(shape, factor_of(a), begin, end, pairs_of(strips));
-    });
-    rows = {pairs_of(strips), 1, PairedProduct::kStrip, PairedProduct::kStrip * pairs};
-  }
   const at::Tensor added = bias.defined() ? bias.to(at::kBFloat16).to(at::kFloat) : bias;
   const PairedResult to{result.mutable_data_ptr(), type == at::kBFloat16,
                         added.defined() ? added.const_data_ptr<float>() : nullptr};
-  at::parallel_for(0, shape.strips(), 1, [&](int64_t begin, int64_t end) {
-    multiply_strips_bf16(shape, rows, pairs_of(panels), begin, end, to);
+  const PairedFactor left = factor_of(a), right = factor_of(b);
+  const Parts parts = parts_of(shape, left, right);
+  at::parallel_for(0, parts.by_rows * parts.by_columns, 1, [&](int64_t begin, int64_t end) {
+    uint32_t* const room = room_of_thread();
+    for (int64_t part = begin; part < end; ++part) {
+      multiply_part_bf16(shape, left, right, parts.of(shape, part), to, room);
+    }
   });
 #else
   static_cast<void>(b), static_cast<void>(bias);

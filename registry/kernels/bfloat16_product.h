@@ -14,7 +14,7 @@ bool supports_bfloat16_product(const at::Tensor& a, const at::Tensor& b);
 
 /// a b + bias, summed in float32, as a tensor of `type`: bfloat16 or float32. What `b` has in float32 is rounded to
 /// bfloat16 as it is read. `bias` [columns] of float32 may be undefined; it is rounded to bfloat16 first, as autocast does.
-/// Each number is summed in the order of `depth`, for any number of threads.
+/// Each number is summed in the order of `depth`, in pieces, the same for any number of threads.
 at::Tensor bfloat16_product(const at::Tensor& a, const at::Tensor& b, at::ScalarType type, const at::Tensor& bias = {});
 
 /// Whether this processor multiplies bfloat16, and ATEN_CPU_CAPABILITY allows it.

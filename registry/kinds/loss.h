@@ -47,6 +47,8 @@ struct LossFacts {
   Scores of_classes = Scores::kNone;
   Scores of_one = Scores::kNone;
   bool sums = false;  // a batch's loss is the sum of its pieces', not their mean
+  /// Under autocast its first input may be of bfloat16: it is read as float32, and its gradient is of bfloat16.
+  bool takes_bfloat16 = false;
   /// Empty: the mean is over all samples, or it is a sum.
   std::optional<CountedTargets> counted = std::nullopt;
   /// What the second input may hold, if it is class indices for the first. Empty: it reads no class indices.

@@ -137,6 +137,7 @@ Model::Model(const Recipe& recipe, const DatasetInfo& info, const DatasetInfo& e
   }
   check_metrics(recipe);
   graph_->set_outputs(outputs_);
+  note_bfloat16_readers();
   if (recipe.training.fuse) plan_options_.fusions = recipe.fusions;
   if (plan_options_.fusions && recipe.training.convolutions == Convolutions::kDirect) {
     plan_options_.fusions = std::make_shared<const FusionRegistry>(plan_options_.fusions->without_fast_convolutions());
@@ -303,12 +304,23 @@ LayerInputs Model::examples(const std::vector<Source>& sources, const Graph& gra
 at::Tensor Model::example_output() const { return examples({Source{}}, *graph_).examples[0]; }
 
 Tensors Model::forward(const Batch& batch) {
+  Tensors outputs = forward_for_losses(batch);
+  if (!autocast_dtype_) return outputs;
+  for (at::Tensor& output : outputs) {  // losses and metrics are computed in float32
+    if (output.scalar_type() == *autocast_dtype_) output = output.to(at::kFloat);
+  }
+  return outputs;
+}
+
+Tensors Model::forward_for_losses(const Batch& batch) {
   Tensors inputs;
   for (const std::string& name : graph_->input_names()) inputs.push_back(batch.at(name));
   const Autocast autocast(autocast_dtype_, device_);
   Tensors outputs = plan_.run(inputs);
-  for (at::Tensor& output : outputs) {  // losses and metrics are computed in float32
-    if (autocast_dtype_ && output.scalar_type() == *autocast_dtype_) output = output.to(at::kFloat);
+  if (!autocast_dtype_) return outputs;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const bool is_taken = *autocast_dtype_ == at::kBFloat16 && device_ == at::kCPU && is_read_as_bfloat16_[i];
+    if (outputs[i].scalar_type() == *autocast_dtype_ && !is_taken) outputs[i] = outputs[i].to(at::kFloat);
   }
   return outputs;
 }
@@ -317,6 +329,8 @@ LossValue Model::loss(const Batch& batch, const Tensors& outputs, LossUse use) c
   LossValue value;
   for (const WeightedLoss& part : losses_) {
     const Tensors inputs = gather(part.sources, batch, outputs);
+    const bool is_narrow = part.facts.takes_bfloat16 && inputs[0].scalar_type() == at::kBFloat16;
+    const Autocast autocast(is_narrow ? autocast_dtype_ : std::nullopt, device_);
     const at::Tensor own = part.loss.forward(inputs);
     const at::Tensor weighted = part.weight == 1 ? own : own * part.weight;
     LossValue::Part one{own.detach(), part.facts.sums, std::nullopt};

@@ -69,6 +69,8 @@ class Model {
 
   /// The graph's outputs: what loss and metrics read, and the last layer's first output.
   Tensors forward(const Batch& batch);
+  /// The same for a step's losses alone: under autocast, outputs may be of bfloat16 that only losses read which take it.
+  Tensors forward_for_losses(const Batch& batch);
   /// Of the batch whose outputs are given.
   LossValue loss(const Batch& batch, const Tensors& outputs, LossUse use = LossUse::kStep) const;
   /// For each loss: its place among those that are means over targets, and not over samples.
@@ -146,6 +148,7 @@ class Model {
   /// The layers that `model.checkpoint_activations` names. Throws RecipeError where a pattern matches none.
   std::vector<std::string> recomputed_layers(const Recipe& recipe) const;
   void build_losses(const Recipe& recipe);
+  void note_bfloat16_readers();
   void check_metrics(const Recipe& recipe) const;
   /// What the data call the labels that a metric's target holds for each sample, where such names can be figures'.
   std::vector<std::string> label_names(const Recipe& recipe, const std::vector<Source>& sources) const;
@@ -159,7 +162,8 @@ class Model {
   std::shared_ptr<ModelRoles> roles_;
   PlanOptions plan_options_;
   Plan plan_;
-  std::vector<size_t> outputs_;  // slots of the graph
+  std::vector<size_t> outputs_;            // slots of the graph
+  std::vector<bool> is_read_as_bfloat16_;  // of each: whether losses read it, and all of them take bfloat16
   struct WeightedLoss {
     double weight;
     LossFacts facts;

@@ -36,6 +36,20 @@ Tensors Model::metric_inputs(size_t i, const Batch& batch, const Tensors& output
   return inputs;
 }
 
+void Model::note_bfloat16_readers() {
+  enum class Readers { kNone, kTake, kRefuse };
+  std::vector<Readers> readers(outputs_.size(), Readers::kNone);
+  for (const WeightedLoss& loss : losses_) {
+    for (size_t i = 0; i < loss.sources.size(); ++i) {
+      if (!loss.sources[i].field.empty() || loss.sources[i].role) continue;
+      Readers& own = readers[loss.sources[i].graph_output];
+      const bool takes = i == 0 && loss.facts.takes_bfloat16 && own != Readers::kRefuse;
+      own = takes ? Readers::kTake : Readers::kRefuse;
+    }
+  }
+  for (const Readers& own : readers) is_read_as_bfloat16_.push_back(own == Readers::kTake);
+}
+
 Tensors Model::gather(const std::vector<Source>& sources, const Batch& batch, const Tensors& outputs) const {
   Tensors tensors;
   for (const Source& source : sources) {

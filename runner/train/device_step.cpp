@@ -16,7 +16,9 @@ DeviceStep::DeviceStep(Job& job, StepResult& figures) : job_(job), figures_(figu
 
 LossValue DeviceStep::forward(const Batch& batch, bool synchronize, const Occasion& occasion) {
   job_.parallel->prepare_forward(synchronize);
-  const auto forward = [&] { return job_.model->forward(batch); };
+  const auto forward = [&] {
+    return job_.sample_losses ? job_.model->forward(batch) : job_.model->forward_for_losses(batch);
+  };
   return named("the forward pass", occasion, [&] {
     const Tensors outputs = job_.watch ? job_.watch->around(forward) : forward();
     if (job_.sample_losses) job_.sample_losses->add(batch, outputs, occasion);

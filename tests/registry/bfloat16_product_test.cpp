@@ -66,8 +66,8 @@ TEST_CASE("products of bfloat16 equal float64's for any sizes, transposed or not
   };
   for (int i = 0; i < trainrun::test::fuzz_rounds(150); ++i) {
     const bool a_turned = from(0, 1) == 1, b_turned = from(0, 1) == 1;
-    const int64_t rows = from(32, i % 10 == 0 ? 700 : 120), columns = from(16, 200);
-    const int64_t depth = from(16, 300);
+    const int64_t rows = from(32, i % 10 == 0 ? 700 : 120), columns = from(16, i % 10 == 1 ? 900 : 200);
+    const int64_t depth = from(16, i % 10 == 2 ? 3000 : 300);
     CAPTURE(rows);
     CAPTURE(depth);
     CAPTURE(columns);
@@ -77,6 +77,17 @@ TEST_CASE("products of bfloat16 equal float64's for any sizes, transposed or not
     CAPTURE(static_cast<int>(type));
     check_product({matrix(rows, depth, a_turned, at::kBFloat16), matrix(depth, columns, b_turned, type),
                    from(0, 1) == 1 ? at::randn({columns}) : at::Tensor()});
+  }
+}
+
+TEST_CASE("products of bfloat16 of many rows whose depth comes in pieces equal float64's") {
+  if (!is_there()) return;
+  for (const int64_t depth : {1024, 1025, 1026, 2049, 4097}) {
+    for (const bool a_turned : {false, true}) {
+      CAPTURE(depth);
+      CAPTURE(a_turned);
+      check_product({matrix(2100, depth, a_turned, at::kBFloat16), matrix(depth, 33, a_turned, at::kFloat), {}});
+    }
   }
 }
 

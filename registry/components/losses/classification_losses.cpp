@@ -102,8 +102,10 @@ struct CrossEntropyLoss : ClassInputs {
   void say(const LayerInputs& in, LossFacts& facts) const {
     facts.of_classes = LossFacts::Scores::kLogits;
     facts.counted = counted_among(in, ignore_index, weight, mean_over);
+    facts.takes_bfloat16 = has_own_kernel();
     set_classes(in, class_dim, ignore_index, facts);
   }
+  bool has_own_kernel() const { return !weight && label_smoothing == 0; }
   void require(const LayerInputs& given, const std::vector<std::string>& roles) const {
     const LayerInputs in = class_dim == 1 ? given : with_classes_second(given, class_dim);
     const bool probabilities = in.shape(0) == in.shape(1) && in.examples[1].is_floating_point();
@@ -122,7 +124,7 @@ struct CrossEntropyLoss : ClassInputs {
   }
   at::Tensor operator()(const Tensors& given, int64_t reduction) const {
     const Tensors in = with_classes_second(given, class_dim);
-    if (!weight && label_smoothing == 0) return kernels::cross_entropy(in[0], in[1], reduction, ignore_index);
+    if (has_own_kernel()) return kernels::cross_entropy(in[0], in[1], reduction, ignore_index);
     return at::cross_entropy_loss(in[0], in[1], weight.like(in[0]), reduction, ignore_index, label_smoothing);
   }
 };
@@ -142,20 +144,26 @@ struct CausalLMLoss {
     LossFacts facts;
     facts.target = LossFacts::Target::kOther;  // tokens
     facts.counted = CountedTargets{ignore_index};
+    facts.takes_bfloat16 = formula().has_own_kernel();
     set_classes(in, -1, ignore_index, facts);
     return facts;
   }
   Loss build(const LayerInputs& in) const {
+    const auto roles = CrossEntropyLoss::roles();
+    require_roles(in, roles);
+    in.require_dims(3, 3, "[N, T, C]");
+    formula().require(in, roles);
+    return {nullptr, [own = formula()](const Tensors& inputs) { return own(inputs, at::Reduction::Mean); }};
+  }
+
+ private:
+  CrossEntropyLoss formula() const {
     CrossEntropyLoss formula;
     formula.ignore_index = ignore_index;
     formula.label_smoothing = label_smoothing;
     formula.class_dim = -1;
     formula.mean_over = MeanOver::kTargets;
-    const auto roles = CrossEntropyLoss::roles();
-    require_roles(in, roles);
-    in.require_dims(3, 3, "[N, T, C]");
-    formula.require(in, roles);
-    return {nullptr, [formula](const Tensors& inputs) { return formula(inputs, at::Reduction::Mean); }};
+    return formula;
   }
 };
 
