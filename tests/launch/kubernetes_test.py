@@ -1,5 +1,6 @@
 """The variables of Kubernetes' PyTorchJob, without Kubernetes: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, and nothing else."""
 
+import socket
 import subprocess
 
 import launching
@@ -45,10 +46,16 @@ def test_the_name_of_rank_0_may_not_be_known_at_first(tmp_path, own_losses):
 
 
 def test_a_rank_without_the_others_says_who_has_not_come(tmp_path):
-    port = launching.free_port()
     arguments = launching.command(tmp_path / "run", *launching.SHORT, "distributed={timeout: 2}")
-    for rank, said in ((0, f"rank 0 has waited at 127.0.0.1:{port} until the timeout (distributed.meeting_timeout): rank 1 has not come"),
-                       (1, f"nobody answers at 127.0.0.1:{port}, where the ranks meet")):
+
+    def end_of(rank, port):
         done = subprocess.run(arguments, env=variables(rank, "127.0.0.1", port), cwd=launching.ROOT, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 1
-        assert said in done.stderr
+        return done.stderr
+
+    port = launching.free_port()
+    assert f"rank 0 has waited at 127.0.0.1:{port} until the timeout (distributed.meeting_timeout): rank 1 has not come" in end_of(0, port)
+    with socket.socket() as held:  # it does not listen, and nobody else can meanwhile
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+        assert f"nobody answers at 127.0.0.1:{port}, where the ranks meet" in end_of(1, port)
