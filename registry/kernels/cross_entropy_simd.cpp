@@ -15,10 +15,11 @@ int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 template <class T>
 float largest_logit(const T* row, int64_t count) {
   constexpr int kChains = 4;  // that do not wait for each other
+  constexpr int64_t kStep = int64_t{kChains} * kLanes;
   const Floats none = all_of(-__builtin_inff());
   Floats most[kChains] = {none, none, none, none};  // NOLINT(modernize-avoid-c-arrays)
   int64_t i = 0;
-  for (; i + kChains * kLanes <= count; i += kChains * kLanes) {
+  for (; i + kStep <= count; i += kStep) {
 #pragma GCC unroll 4
     for (int k = 0; k < kChains; ++k) most[k] = larger(get<true>(row + i + k * kLanes, kLanes), most[k]);
   }
