@@ -13,7 +13,6 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <algorithm>
 #include <tuple>
 
 #include "registry/kernels/cross_entropy_simd.h"
@@ -32,7 +31,6 @@ LogitRows logit_rows(const at::Tensor& logits, const at::Tensor& target, int64_t
   return {logits.const_data_ptr(), logits.size(1), logits.scalar_type() == at::kBFloat16,
           target.const_data_ptr<int64_t>(), ignore_index};
 }
-int64_t rows_of_thread(const LogitRows& rows) { return std::max<int64_t>(1, kNumbersOfThread / rows.classes); }
 
 /// The loss needs one number of each row, and is ATen's own of a single class: its sums are in the same order.
 struct Picked {
@@ -54,7 +52,7 @@ Picked pick(const at::Tensor& logits, const at::Tensor& target, int64_t ignore_i
                       " is out of bounds.");
   }
   auto *const norms = picked.norms.mutable_data_ptr<float>(), *const log_p = picked.log_p.mutable_data_ptr<float>();
-  at::parallel_for(0, logits.size(0), rows_of_thread(rows), [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, logits.size(0), rows_of_thread(rows.classes), [&](int64_t begin, int64_t end) {
     TRAINRUN_LOOP_OF(path, log_probabilities)(rows, begin, end, norms, log_p);
   });
   return picked;
@@ -88,7 +86,7 @@ struct CrossEntropy : torch::autograd::Function<CrossEntropy> {
     const auto *const norms = saved[4].const_data_ptr<float>(), *const from = of_log_p.const_data_ptr<float>();
     at::Tensor result = at::empty_like(logits);
     void* const to = result.mutable_data_ptr();
-    at::parallel_for(0, logits.size(0), rows_of_thread(rows), [&](int64_t begin, int64_t end) {
+    at::parallel_for(0, logits.size(0), rows_of_thread(rows.classes), [&](int64_t begin, int64_t end) {
       TRAINRUN_LOOP_OF(path, log_probabilities_back)(rows, begin, end, norms, from, to);
     });
     return {result, {}, {}, {}, {}};

@@ -1,6 +1,7 @@
 #include "registry/kernels/cross_entropy_simd.h"
 
 #include "registry/kernels/row_math.h"
+#include "registry/kernels/small_products.h"
 
 // NOLINTBEGIN(readability-identifier-naming): see README.md
 
@@ -9,8 +10,6 @@ namespace {
 
 constexpr int64_t kBlock = 1024;  // numbers whose sum is apart, so that many classes are summed as precisely as few
 static_assert(kBlock % kLanes == 0);
-
-int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 template <class T>
 float largest_logit(const T* row, int64_t count) {
@@ -34,7 +33,7 @@ template <class T>
 float sum_of_powers(const T* row, int64_t count, float largest) {
   float sum = 0;
   for (int64_t begin = 0; begin < count; begin += kBlock) {
-    const int64_t end = least(begin + kBlock, count);
+    const int64_t end = lesser(begin + kBlock, count);
     Floats of_block{};
     int64_t i = begin;
     for (; i + kLanes <= end; i += kLanes) of_block += exponential(get<true>(row + i, kLanes) - all_of(largest));
@@ -75,11 +74,10 @@ void back_as(const LogitRows& rows, int64_t begin, int64_t end, const float* nor
              void* grad_logits) {
   for (int64_t row = begin; row < end; ++row) {
     const int64_t target = rows.targets[row];
-    const bool counts = target != rows.ignored;
     const T* const logits = static_cast<const T*>(rows.logits) + row * rows.classes;
     T* const to = static_cast<T*>(grad_logits) + row * rows.classes;
     int64_t i = 0;
-    if (!counts) {
+    if (target == rows.ignored) {
       for (; i + kLanes <= rows.classes; i += kLanes) put<true>(to + i, Floats{}, kLanes);
       if (i < rows.classes) put<false>(to + i, Floats{}, rows.classes - i);
       continue;

@@ -66,7 +66,6 @@ struct Product {
   ActivationShape shape(const at::Tensor& rows) const {
     return {rows.size(1), static_cast<LoopActivation>(activation), rows.scalar_type() == at::kBFloat16};
   }
-  int64_t rows_of_thread(const at::Tensor& rows) const { return std::max<int64_t>(1, kNumbersOfThread / rows.size(1)); }
 
   /// Casts the weight where the product is ATen's.
   at::Tensor forward(const at::Tensor& bias) {
@@ -83,7 +82,7 @@ struct Product {
     const ActivationShape own = shape(product);
     const void* const from = product.const_data_ptr();
     void* const to = y.mutable_data_ptr();
-    at::parallel_for(0, product.size(0), rows_of_thread(product),
+    at::parallel_for(0, product.size(0), rows_of_thread(product.size(1)),
                      [&](int64_t begin, int64_t end) { TRAINRUN_LOOP_OF(path, activate)(own, from, to, begin, end); });
   }
 

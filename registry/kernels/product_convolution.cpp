@@ -143,8 +143,6 @@ std::array<int64_t, ProductConvolution::kTaps> ProductConvolution::seen_by(int64
   return points;
 }
 
-int64_t ProductConvolution::images_of_thread() const {
-  return std::max<int64_t>(1, kNumbersOfThread / (out_[0] * out_[1] * depth()));
-}
+int64_t ProductConvolution::images_of_thread() const { return rows_of_thread(out_[0] * out_[1] * depth()); }
 
 }  // namespace trainrun::kernels

@@ -7,7 +7,6 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -34,7 +33,7 @@ void move_rows(const at::Tensor& x, const at::Tensor& rows, const Move& move) {
   const int64_t features = x.numel() / x.size(0);
   const auto bytes = static_cast<size_t>(features * x.element_size());
   const auto* const numbers = rows.const_data_ptr<int64_t>();
-  at::parallel_for(0, rows.numel(), std::max<int64_t>(1, kNumbersOfThread / features), [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, rows.numel(), rows_of_thread(features), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) move(static_cast<size_t>(i), static_cast<size_t>(numbers[i]), bytes);
   });
 }

@@ -79,8 +79,7 @@ struct Norm {
     const NormForward pass{floats(x),        added(addend),         floats_to(made.out.sum),  floats(weight),
                            floats(bias),     floats_to(made.out.y), halves_to(made.out.half), statistics,
                            statistics + rows};
-    const int64_t at_least = std::max<int64_t>(1, kNumbersOfThread / shape.features);
-    at::parallel_for(0, rows, at_least, [&](int64_t begin, int64_t end) {
+    at::parallel_for(0, rows, rows_of_thread(shape.features), [&](int64_t begin, int64_t end) {
       TRAINRUN_LOOP_OF(path, norm_forward)(shape, pass, begin, end);
     });
     return made;

@@ -99,6 +99,11 @@ std::string shapes_text(const LayerInputs& inputs, const Names& names) {
   return join(shapes, " and ");
 }
 
+/// Losses and metrics are computed in float32.
+at::Tensor widened(const at::Tensor& output, std::optional<at::ScalarType> autocast_dtype) {
+  return output.scalar_type() == autocast_dtype ? output.to(at::kFloat) : output;
+}
+
 }  // namespace
 
 DatasetInfo training_info(const Recipe& recipe) {
@@ -305,10 +310,7 @@ at::Tensor Model::example_output() const { return examples({Source{}}, *graph_).
 
 Tensors Model::forward(const Batch& batch) {
   Tensors outputs = forward_for_losses(batch);
-  if (!autocast_dtype_) return outputs;
-  for (at::Tensor& output : outputs) {  // losses and metrics are computed in float32
-    if (output.scalar_type() == *autocast_dtype_) output = output.to(at::kFloat);
-  }
+  for (at::Tensor& output : outputs) output = widened(output, autocast_dtype_);
   return outputs;
 }
 
@@ -317,10 +319,9 @@ Tensors Model::forward_for_losses(const Batch& batch) {
   for (const std::string& name : graph_->input_names()) inputs.push_back(batch.at(name));
   const Autocast autocast(autocast_dtype_, device_);
   Tensors outputs = plan_.run(inputs);
-  if (!autocast_dtype_) return outputs;
+  const bool may_stay = autocast_dtype_ == at::kBFloat16 && device_ == at::kCPU;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const bool is_taken = *autocast_dtype_ == at::kBFloat16 && device_ == at::kCPU && is_read_as_bfloat16_[i];
-    if (outputs[i].scalar_type() == *autocast_dtype_ && !is_taken) outputs[i] = outputs[i].to(at::kFloat);
+    if (!may_stay || !is_read_as_bfloat16_[i]) outputs[i] = widened(outputs[i], autocast_dtype_);
   }
   return outputs;
 }
