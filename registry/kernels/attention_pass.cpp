@@ -13,6 +13,9 @@
 #include <cmath>
 #include <limits>
 
+#include "registry/kernels/bfloat16_attention.h"
+#include "registry/kernels/bfloat16_product.h"
+
 namespace trainrun::kernels {
 
 std::optional<at::ScalarType> stored_type(const at::Tensor& query) {
@@ -59,6 +62,18 @@ void on_threads(int64_t number, int64_t scratch,
   });
 }
 
+AttentionLoops attention_loops(const AttentionShape& shape, CpuPath path) {
+#if defined(__x86_64__)
+  if (shape.is_bfloat16 && path == CpuPath::kAvx512 && has_bfloat16_products()) {
+    return {attention_scratch_bf16, attention_forward_bf16, attention_backward_bf16};
+  }
+#else
+  static_cast<void>(shape);
+#endif
+  return {TRAINRUN_LOOP_OF(path, attention_scratch), TRAINRUN_LOOP_OF(path, attention_forward),
+          TRAINRUN_LOOP_OF(path, attention_backward)};
+}
+
 AttentionTensors Attention::tensors(const at::Tensor& normalization) const {
   AttentionTensors t{};
   t.query = query;
@@ -91,19 +106,17 @@ AttentionTensors Attention::backward_tensors(const std::array<AttentionRows, 3>&
 
 void Attention::forward(const AttentionRows& y, const at::Tensor& normalization) const {
   const AttentionTensors t = forward_tensors(y, normalization);
-  on_threads(shape.batch * shape.key_heads, TRAINRUN_LOOP_OF(path, attention_scratch)(shape, false),
-             [&](int64_t begin, int64_t end, float* scratch) {
-               TRAINRUN_LOOP_OF(path, attention_forward)(shape, t, begin, end, scratch);
-             });
+  const AttentionLoops loops = attention_loops(shape, path);
+  on_threads(shape.batch * shape.key_heads, loops.scratch(shape, false),
+             [&](int64_t begin, int64_t end, float* scratch) { loops.forward(shape, t, begin, end, scratch); });
 }
 
 void Attention::backward(const std::array<AttentionRows, 3>& gradients, const at::Tensor& normalization,
                          const AttentionRows& grad_y) const {
   const AttentionTensors t = backward_tensors(gradients, normalization, grad_y);
-  on_threads(shape.batch * shape.key_heads, TRAINRUN_LOOP_OF(path, attention_scratch)(shape, true),
-             [&](int64_t begin, int64_t end, float* scratch) {
-               TRAINRUN_LOOP_OF(path, attention_backward)(shape, t, begin, end, scratch);
-             });
+  const AttentionLoops loops = attention_loops(shape, path);
+  on_threads(shape.batch * shape.key_heads, loops.scratch(shape, true),
+             [&](int64_t begin, int64_t end, float* scratch) { loops.backward(shape, t, begin, end, scratch); });
 }
 
 std::vector<at::Tensor> derivable_gradients(const Attention& attention, const Heads& of,

@@ -32,6 +32,14 @@ AttentionShape with_terms(AttentionShape sizes, const AttentionTerms& terms);
 void on_threads(int64_t number, int64_t scratch,
                 const std::function<void(int64_t begin, int64_t end, float* scratch)>& pass);
 
+/// The loops of short_attention_simd.h for an attention.
+struct AttentionLoops {
+  decltype(&generic::attention_scratch) scratch;
+  decltype(&generic::attention_forward) forward, backward;
+};
+/// Those of a path; where it allows, and the tensors are bfloat16, those by products of bfloat16.
+AttentionLoops attention_loops(const AttentionShape& shape, CpuPath path);
+
 /// One attention: its sizes, and what both passes read.
 struct Attention {
   AttentionShape shape;

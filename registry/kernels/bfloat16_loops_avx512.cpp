@@ -46,15 +46,20 @@ TRAINRUN_INLINE inline __m512i following_pairs(const PairedFactor& of, int64_t a
   return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
 }
 
-/// A panel of a matrix whose rows lie one after the other: to[pair][column], zeros where there is none.
-void pack_rows_of_panel(const PairedProduct& shape, const PairedFactor& b, int64_t first, const Piece& piece,
-                        uint32_t* to) {
+/// Whole panels of a matrix whose rows lie one after the other, rows in the order of memory: to[panel][pair][column],
+/// zeros where there is none.
+void pack_rows(const PairedProduct& shape, const PairedFactor& b, int64_t first, int64_t panels, const Piece& piece,
+               uint32_t* to) {
+  const int64_t step = piece.pairs * kColumns;  // from panel to panel
   for (int64_t pair = piece.first; pair < piece.end(); ++pair, to += kColumns) {
     const int64_t even = 2 * pair * b.row + first;
-    for (int64_t j = 0; j < kColumns; j += kLanes) {
-      const __m512i pairs =
-          some_pairs(b, even + j, even + b.row + j, 2 * pair + 1 < shape.depth, shape.columns - first - j);
-      _mm512_storeu_si512(to + j, pairs);
+    const bool has_odd = 2 * pair + 1 < shape.depth;
+    uint32_t* own = to;
+    for (int64_t j = 0; j < panels * kColumns; j += kColumns, own += step) {
+      const int64_t count = shape.columns - first - j;
+      _mm512_storeu_si512(own, some_pairs(b, even + j, even + b.row + j, has_odd, count));
+      _mm512_storeu_si512(own + kLanes,
+                          some_pairs(b, even + j + kLanes, even + b.row + j + kLanes, has_odd, count - kLanes));
     }
   }
 }
@@ -257,9 +262,17 @@ void multiply_block(const PairedProduct& shape, const PairedFactor& a, const Pai
   Piece piece{0, 0};
   for (; piece.first < shape.pairs(); piece.first += piece.pairs) {
     piece.pairs = lesser(most, shape.pairs() - piece.first);
-    for (int64_t column = block.column_begin; column < block.column_end; column += kColumns) {
-      uint32_t* const panel = scratch + (column - block.column_begin) * piece.pairs;
-      (b.column == 1 ? pack_rows_of_panel : pack_columns_of_panel)(shape, b, column, piece, panel);
+    if (b.column == 1) {
+      constexpr int64_t kTogether = 4;  // panels: more would be written to the same lines of the L1 cache
+      for (int64_t panel = 0; panel < panels; panel += kTogether) {
+        uint32_t* const to = scratch + panel * piece.pairs * kColumns;
+        pack_rows(shape, b, block.column_begin + panel * kColumns, lesser(kTogether, panels - panel), piece, to);
+      }
+    } else {
+      for (int64_t panel = 0; panel < panels; ++panel) {
+        uint32_t* const to = scratch + panel * piece.pairs * kColumns;
+        pack_columns_of_panel(shape, b, block.column_begin + panel * kColumns, piece, to);
+      }
     }
     for (int64_t row = block.row_begin; row < block.row_end; row += kStrip) {
       const Strip strip = (a.column == 1 ? straight_strip : turned_strip)(shape, a, row, piece, strip_room);

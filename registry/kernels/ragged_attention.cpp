@@ -60,20 +60,22 @@ struct Attentions {
   std::vector<Attention> own;
   int64_t heads = 0, key_heads = 0, most_positions = 0;
 
+  /// The same for all: they differ only in how many positions there are.
+  AttentionLoops loops() const { return attention_loops(own[0].shape, own[0].path); }
+
   /// Calls pass(which, begin, end, scratch) for heads [begin, end) of keys of each text.
   template <class Pass>
   void run(bool backward, const Pass& pass) const {
     AttentionShape largest = own[0].shape;
     largest.queries = largest.keys = most_positions;
     const auto texts = static_cast<int64_t>(own.size());
-    on_threads(texts * key_heads, TRAINRUN_LOOP_OF(own[0].path, attention_scratch)(largest, backward),
-               [&](int64_t begin, int64_t end, float* scratch) {
-                 for (int64_t i = begin; i < end;) {
-                   const int64_t text = i / key_heads, last = std::min(end, (text + 1) * key_heads);
-                   pass(static_cast<size_t>(text), i - text * key_heads, last - text * key_heads, scratch);
-                   i = last;
-                 }
-               });
+    on_threads(texts * key_heads, loops().scratch(largest, backward), [&](int64_t begin, int64_t end, float* scratch) {
+      for (int64_t i = begin; i < end;) {
+        const int64_t text = i / key_heads, last = std::min(end, (text + 1) * key_heads);
+        pass(static_cast<size_t>(text), i - text * key_heads, last - text * key_heads, scratch);
+        i = last;
+      }
+    });
   }
 };
 
@@ -163,8 +165,9 @@ at::Tensor forward_of_texts(const Attentions& all, const at::Tensor& query, cons
     tensors.push_back(all.own[n].forward_tensors(rows_of_text(y, segment, all.own[n].shape.features),
                                                  part_of(normalization, segment, all.heads)));
   }
+  const AttentionLoops loops = all.loops();
   all.run(false, [&](size_t n, int64_t begin, int64_t end, float* scratch) {
-    TRAINRUN_LOOP_OF(all.own[n].path, attention_forward)(all.own[n].shape, tensors[n], begin, end, scratch);
+    loops.forward(all.own[n].shape, tensors[n], begin, end, scratch);
   });
   return y;
 }
@@ -183,8 +186,9 @@ variable_list backward_of_texts(const Attentions& all, const variable_list& part
          rows_of_text(made[2], segment, features)},
         part_of(normalization, segment, all.heads), rows_of_text(grad_y, segment, features)));
   }
+  const AttentionLoops loops = all.loops();
   all.run(true, [&](size_t n, int64_t begin, int64_t end, float* scratch) {
-    TRAINRUN_LOOP_OF(all.own[n].path, attention_backward)(all.own[n].shape, tensors[n], begin, end, scratch);
+    loops.backward(all.own[n].shape, tensors[n], begin, end, scratch);
   });
   return made;
 }

@@ -16,9 +16,9 @@ namespace trainrun::kernels {
 bool supports_short_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                               const AttentionTerms& terms);
 
-/// Attention of queries [N, heads, L, D] over keys and values [N, key heads, S, D], in float32 within, whatever the
-/// tensors hold; gradients of the first order, those of higher ones by ATen's operations. The weights are never whole in
-/// memory. A dropout draws the numbers that ATen's attention would. Equal to at::scaled_dot_product_attention but for
+/// Attention of queries [N, heads, L, D] over keys and values [N, key heads, S, D], with softmaxes and sums of float32,
+/// whatever the tensors hold (bfloat16_attention.h says what is rounded on the way); gradients of the first order, those
+/// of higher ones by ATen's operations. The weights are never whole in memory. A dropout draws the numbers that ATen's attention would. Equal to at::scaled_dot_product_attention but for
 /// the order of sums (1e-6 of the result in float32). The output lies in memory in the order of the queries. A query
 /// that sees no key gives zeros. `path` forces the instructions, for tests: AVX2 or AVX-512, which must be available.
 at::Tensor short_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,

@@ -56,9 +56,14 @@ struct Factors {
   int64_t row, column;
 };
 
+/// What a product adds to its sums: the products of float32.
+struct FloatTerms {
+  TRAINRUN_INLINE static Floats added(Floats a, Floats b, Floats sum) { return multiplied_sum(a, b, sum); }
+};
+
 /// c[i][0..kPanel) = (add ? c : 0) + the sum over d < depth of a(i, d) * b[d][0..kPanel), for kRows rows. `b_row` and
 /// `c_row` lead from row to row.
-template <int kRows>
+template <int kRows, class Terms>
 [[gnu::noinline]] void product_of_rows(Factors a, const float* b, int64_t b_row, int64_t depth, float* c, int64_t c_row,
                                        bool add) {
   constexpr int kVectors = 2;
@@ -76,8 +81,8 @@ template <int kRows>
       const Floats right1 = load_all(right + kLanes);
       unrolled<kRows>([&](auto i) TRAINRUN_INLINE {
         const Floats factor = all_of(left[i * a.row]);
-        sum[i][0] = multiplied_sum(factor, right0, sum[i][0]);
-        sum[i][1] = multiplied_sum(factor, right1, sum[i][1]);
+        sum[i][0] = Terms::added(factor, right0, sum[i][0]);
+        sum[i][1] = Terms::added(factor, right1, sum[i][1]);
       });
     }
     unrolled<kRows * kVectors>([&](auto i) TRAINRUN_INLINE {
@@ -87,12 +92,13 @@ template <int kRows>
 }
 
 /// The same for any number of rows.
-[[maybe_unused]] void product_of_panel(int64_t rows, Factors a, const float* b, int64_t b_row, int64_t depth, float* c,
-                                       int64_t c_row, bool add) {
+template <class Terms = FloatTerms>
+void product_of_panel(int64_t rows, Factors a, const float* b, int64_t b_row, int64_t depth, float* c, int64_t c_row,
+                      bool add) {
   int64_t i = 0;
   const auto some = [&](auto count) {
     for (; i + count <= rows; i += count) {
-      product_of_rows<count>({a.at + i * a.row, a.row, a.column}, b, b_row, depth, c + i * c_row, c_row, add);
+      product_of_rows<count, Terms>({a.at + i * a.row, a.row, a.column}, b, b_row, depth, c + i * c_row, c_row, add);
     }
   };
   some(Constant<kMostRows>{});
