@@ -15,6 +15,7 @@
 #include "registry/kernels/few_rows_simd.h"
 #include "registry/kernels/own_products.h"
 #include "registry/kernels/plain_tensor.h"
+#include "registry/kernels/sparse_product.h"
 #include "registry/tensors/gradient_places.h"
 
 namespace trainrun::kernels {
@@ -56,12 +57,19 @@ struct FewRowsLinear : torch::autograd::Function<FewRowsLinear> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
     variable_list result(4);
-    if (context->needs_input_grad(0)) result[0] = gradients[0].mm(saved[1]);
+    const at::Tensor &of_y = gradients[0], &x = saved[0], &weight = saved[1];
+    const bool is_final = !c10::GradMode::is_enabled();  // else the gradients' gradients are wanted, too
+    const bool is_sparse = is_final && has_many_zeros(of_y, x.size(1));
+    if (context->needs_input_grad(0)) result[0] = is_sparse ? sparse_product(of_y, weight) : of_y.mm(weight);
     if (context->needs_input_grad(1)) {
-      at::Tensor place = c10::GradMode::is_enabled() ? at::Tensor() : take_gradient_place(saved[1]);
-      result[1] = place.defined() ? at::mm_out(place, gradients[0].t(), saved[0]) : gradients[0].t().mm(saved[0]);
+      at::Tensor place = is_final ? take_gradient_place(weight) : at::Tensor();
+      if (is_sparse) {
+        result[1] = sparse_product(of_y.t(), x, place);
+      } else {
+        result[1] = place.defined() ? at::mm_out(place, of_y.t(), x) : of_y.t().mm(x);
+      }
     }
-    if (context->saved_data["has_bias"].toBool() && context->needs_input_grad(2)) result[2] = gradients[0].sum(0);
+    if (context->saved_data["has_bias"].toBool() && context->needs_input_grad(2)) result[2] = of_y.sum(0);
     return result;
   }
 };

@@ -25,6 +25,7 @@
 #include "registry/kernels/own_products.h"
 #include "registry/kernels/parts.h"
 #include "registry/kernels/plain_tensor.h"
+#include "registry/kernels/sparse_product.h"
 #include "registry/tensors/gradient_places.h"
 
 namespace trainrun::kernels {
@@ -45,10 +46,11 @@ at::Tensor product_of(const at::Tensor& a, const at::Tensor& b, at::ScalarType t
   return product.scalar_type() == type ? product : product.to(type);
 }
 
-/// a b as the gradient of `weight`, in the memory where it is wanted, if there is some.
-at::Tensor gradient_of(const at::Tensor& weight, const at::Tensor& a, const at::Tensor& b) {
+/// a b as the gradient of `weight`, in the memory where it is wanted, if there is some. `is_sparse`: a holds many zeros.
+at::Tensor gradient_of(const at::Tensor& weight, const at::Tensor& a, const at::Tensor& b, bool is_sparse) {
   const bool is_written_once = !is_own_product(a, b) && a.scalar_type() == weight.scalar_type();
   at::Tensor place = is_written_once ? take_gradient_place(weight) : at::Tensor();
+  if (is_sparse) return sparse_product(a, b, place);
   if (!place.defined()) return product_of(a, b, weight.scalar_type());
   at::mm_out(place, a, b.to(a.scalar_type()));
   return place;
@@ -203,12 +205,18 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     const at::Tensor activated = saved[2].defined() ? flat_rows(saved[2]) : at::Tensor();
     const Product::Summed summed = product.backward_to_product(activated, of_y, sums_here);
     variable_list result(6);
+    const at::Tensor& of_product = summed.product;
+    const bool is_sparse = activation == Activation::kRelu && !is_transposed &&
+                           copy.scalar_type() == of_product.scalar_type() &&
+                           has_many_zeros(of_product, product.x.size(1));
     if (context->needs_input_grad(0)) {
-      result[0] = with_sizes(product_of(summed.product, is_transposed ? copy.t() : copy, x.scalar_type()), x.sizes());
+      const at::Tensor of_x = is_sparse ? sparse_product(of_product, copy)
+                                        : product_of(of_product, is_transposed ? copy.t() : copy, x.scalar_type());
+      result[0] = with_sizes(of_x, x.sizes());
     }
     if (context->needs_input_grad(1)) {
-      result[1] = is_transposed ? gradient_of(weight, product.x.t(), summed.product)
-                                : gradient_of(weight, summed.product.t(), product.x);
+      result[1] = is_transposed ? gradient_of(weight, product.x.t(), of_product, false)
+                                : gradient_of(weight, of_product.t(), product.x, is_sparse);
     }
     if (wants_bias) result[2] = sums_here ? summed.bias.to(of_y.scalar_type()).to(at::kFloat) : of_y.sum(0);
     return result;
