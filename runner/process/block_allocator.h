@@ -4,21 +4,21 @@
 
 namespace trainrun {
 
-/// From now on LibTorch's CPU tensors of `least_bytes` and more lie in blocks beside the heap that are used again when
-/// they are free. On the heap, something small settles in the hole that a large tensor leaves, the next one no longer
-/// fits into it, and the heap grows with every batch. Blocks in use and free ones together take hardly more than those in
-/// use ever did at once. For the rest of the process; called again, it can only lower `least_bytes`.
+/// From now on LibTorch's CPU tensors of `least_bytes` and more lie in pages beside the heap that are used again when
+/// they are free (page_pool.h). On the heap, something small settles in the hole that a large tensor leaves, the next one
+/// no longer fits into it, and the heap grows with every batch. Pages in use and free ones together take hardly more than
+/// those in use ever did at once. For the rest of the process; called again, it can only lower `least_bytes`.
 void reuse_large_blocks(size_t least_bytes);
 
-/// Of which size tensors are large: smaller ones change size too often, and the kernel would map and zero blocks anew.
-constexpr size_t kLargeTensor = size_t{32} << 20;
-/// Those of sharded models come and go with each layer, always in the same sizes.
+/// Of which size tensors are large.
+constexpr size_t kLargeTensor = size_t{2} << 20;
+/// The same where models are sharded: their weights come and go with each layer.
 constexpr size_t kLargeShardedTensor = size_t{1} << 20;
 
 /// Of one large page of memory, in bytes; smaller ones have 4 KiB.
 constexpr size_t kHugePage = size_t{2} << 20;
 
-/// Gives back to the system what is free, of those blocks and of the heap: after whole models were built, loaded or
+/// Gives back to the system what is free, of those pages and of the heap: after whole models were built, loaded or
 /// saved.
 void return_free_memory();
 

@@ -5,26 +5,15 @@
 #include <ATen/ops/sum.h>
 
 #include <cstdint>
-#include <fstream>
-#include <string>
 #include <vector>
 
+#include "tests/address_space.h"
 #include "tests/doctest.h"
 
 namespace trainrun::test {
 namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
-
-/// Of this process, in bytes.
-int64_t address_space() {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;) {
-    int64_t kilobytes = 0;
-    if (word == "VmSize:" && status >> kilobytes) return kilobytes << 10;
-  }
-  return 0;
-}
 
 at::Tensor numbers_of(int64_t bytes) { return at::empty({bytes / 8}, at::kLong); }
 
