@@ -1,7 +1,7 @@
 #pragma once
 
+#include "registry/kernels/attention_shape.h"
 #include "registry/kernels/row_math.h"
-#include "registry/kernels/short_attention_simd.h"
 #include "registry/kernels/small_products.h"
 #include "registry/kernels/stored_floats.h"
 #include "registry/kernels/vectors.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "registry/kernels/short_attention_simd.h"
+#include "registry/kernels/attention_shape.h"
 
 // The loops of short_attention.h by AVX-512's products of bfloat16, for shapes of bfloat16 where has_bfloat16_products()
 // (bfloat16_product.h). Weights and gradients of scores are rounded to bfloat16 before they are multiplied, as ATen does;

@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "runner/distributed/meeting.h"
-#include "runner/process/block_allocator.h"
+#include "runner/process/page_pool.h"
 
 namespace trainrun {
 namespace {

@@ -10,13 +10,10 @@ namespace trainrun {
 /// those in use ever did at once. For the rest of the process; called again, it can only lower `least_bytes`.
 void reuse_large_blocks(size_t least_bytes);
 
-/// Of which size tensors are large.
-constexpr size_t kLargeTensor = size_t{2} << 20;
+/// Of which size tensors are large. Smaller ones fit into the heap that the program has from its start.
+constexpr size_t kLargeTensor = size_t{8} << 20;
 /// The same where models are sharded: their weights come and go with each layer.
 constexpr size_t kLargeShardedTensor = size_t{1} << 20;
-
-/// Of one large page of memory, in bytes; smaller ones have 4 KiB.
-constexpr size_t kHugePage = size_t{2} << 20;
 
 /// Gives back to the system what is free, of those pages and of the heap: after whole models were built, loaded or
 /// saved.

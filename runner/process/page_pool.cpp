@@ -7,8 +7,6 @@
 #include <iterator>
 #include <new>
 
-#include "runner/process/block_allocator.h"
-
 namespace trainrun {
 
 /// Addresses without memory, aligned to a page.

@@ -7,6 +7,9 @@
 
 namespace trainrun {
 
+/// Of one large page of memory, in bytes; smaller ones have 4 KiB.
+constexpr size_t kHugePage = size_t{2} << 20;
+
 /// Memory in whole pages of one size. Free ones serve whatever size is asked for next, wherever they lie: the kernel moves
 /// them side by side (mremap), which takes far less time than to map new pages and fill them with zeros. So pages in use
 /// and free ones together are never more than were in use at once. Not safe to be used by several threads at a time.

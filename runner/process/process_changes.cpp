@@ -120,7 +120,7 @@ const std::vector<ProcessChange>& process_changes() {
       {"autograd engine", "LibTorch's engine of backward passes, which is asked what is kept for them",
        "model.checkpoint_activations", "", installed<install_recomputation>, true},
       {"large tensors",
-       "LibTorch's allocator of the CPU, for tensors of 2 MiB and more (of 1 MiB in a run with sharding)",
+       "LibTorch's allocator of the CPU, for tensors of 8 MiB and more (of 1 MiB in a run with sharding)",
        "small tensors would settle in the holes that large ones leave on the heap, which would grow with every batch",
        "", keep_large_blocks},
       {"determinism", "LibTorch's deterministic algorithms, and CUBLAS_WORKSPACE_CONFIG",
