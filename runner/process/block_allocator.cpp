@@ -16,7 +16,7 @@ namespace trainrun {
 namespace {
 
 constexpr size_t kSmallPage = size_t{64} << 10;
-constexpr size_t kLeastOfHugePages = size_t{8} << 20;  // blocks from here on are of these: less than a quarter is unused
+constexpr size_t kLeastOfHugePages = size_t{8} << 20;  // less than a quarter of such a block is unused
 
 class BlockAllocator final : public c10::Allocator {
  public:
