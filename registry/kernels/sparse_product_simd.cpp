@@ -92,7 +92,7 @@ TRAINRUN_INLINE inline void sum_row(const float* numbers, const int32_t* places,
   unrolled<kVectors>([&](auto v) TRAINRUN_INLINE {
     unrolled<kChains - 1>([&](auto chain) TRAINRUN_INLINE { sum[0][v] += sum[chain + 1][v]; });
   });
-  if (columns >= kVectors * kLanes) {
+  if (columns >= int64_t{kVectors} * kLanes) {
     unrolled<kVectors>([&](auto v) TRAINRUN_INLINE {
       float* const own = to + v * kLanes;
       store_all(own, adds ? load_all(own) + sum[0][v] : sum[0][v]);

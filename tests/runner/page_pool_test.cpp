@@ -24,10 +24,11 @@ struct Filled {
 
   Filled(PagePool& pool, size_t size, uint64_t own)
       : at(static_cast<uint64_t*>(pool.take(size))), bytes(size), number(own) {
-    std::fill_n(at, bytes / sizeof(uint64_t), number);
+    std::fill(at, end(), number);
   }
+  uint64_t* end() const { return at + bytes / 8; }
   bool is_whole() const {
-    return std::all_of(at, at + bytes / sizeof(uint64_t), [&](uint64_t each) { return each == number; });
+    return std::all_of(at, end(), [&](uint64_t each) { return each == number; });
   }
 };
 
