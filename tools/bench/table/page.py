@@ -50,13 +50,13 @@ def machine_text(found: dict) -> str:
     return text + "\n\n"
 
 
-def ratio_text(row: dict, found: dict) -> str:
+def ratio_text(row: dict, found: dict, usual: int) -> str:
     if "ratio" not in found:
         return ""
     text = f"**{found['ratio']:.2f}** ({found['low']:.2f} to {found['high']:.2f}), {found['better']}"
     if "cut" in row:
         return f"{text}; {found['rounds']} of {row['rounds']} rounds"
-    return text + ("; one round" if found["rounds"] == 1 else "")
+    return text + (f"; {results.rounds_text(found['rounds'])}" if found["rounds"] != usual else "")
 
 
 def measured_text(row: dict) -> str:
@@ -84,7 +84,7 @@ def loss_text(row: dict, found: dict) -> str:
     return f"{', '.join(values)}: {found['losses']}" if "losses" in found else ", ".join(values)
 
 
-def group_text(name: str, rows: dict) -> str:
+def group_text(name: str, rows: dict, usual: int) -> str:
     programs = list(dict.fromkeys(program for row in rows.values() for program in row["programs"] if results.runs_of(row, program)))
     lines = []
     for row_name, row in rows.items():
@@ -92,7 +92,7 @@ def group_text(name: str, rows: dict) -> str:
         if not found:
             continue
         cells = [results.shown(row, found["medians"][program]) if program in found["medians"] else "" for program in programs]
-        cells = [f"{row_name}: {row['title']} [{row['unit']}]{measured_text(row)}", *cells, ratio_text(row, found)]
+        cells = [f"{row_name}: {row['title']} [{row['unit']}]{measured_text(row)}", *cells, ratio_text(row, found, usual)]
         if any(one["base"] for one in rows.values()):
             cells.append(", ".join(f"{program}: {times:.2f}" for program, times in found["over_base"].items()))
         lines.append([*cells, floor_text(row), loss_text(row, found)])
@@ -171,7 +171,7 @@ def text_of(found: dict, plots: dict[str, str]) -> str:
         text += "**These are figures of `--quick`: one round of a few steps with small batches. They show that the tool works, not how fast anything is.**\n\n"
     lost = results.losing(found)
     text += "## Where trainrun loses\n\n" + ("".join(f"- {line}\n" for line in lost) or "In no row was a peer faster, in no round.\n") + "\n"
-    text += "".join(group_text(name, rows) for name, rows in groups.items() if not name.startswith("growth"))
+    text += "".join(group_text(name, rows, usual_rounds(found)) for name, rows in groups.items() if not name.startswith("growth"))
     growth = {name: rows for name, rows in groups.items() if name.startswith("growth")}
     if growth:
         text += "## Growth\n\n" + "".join(growth_text(name, rows, plots.get(name.removeprefix("growth: "))) for name, rows in growth.items())
