@@ -64,6 +64,19 @@ void put_rows(const Matrix& from, int64_t count, int64_t features, T* to, int64_
   }
 }
 
+/// to[column][row], of numbers of 32 bits; what lies after the last row is never read by a sum.
+void transpose_rows(const Matrix& from, int64_t count, int64_t columns, const Matrix& to) {
+  for (int64_t i = 0; i < count; i += kLanes) {
+    const int64_t rows = lesser(kLanes, count - i);
+    for (int64_t j = 0; j < columns; j += kLanes) {
+      Floats square[kLanes];
+      for (int64_t k = 0; k < kLanes; ++k) square[k] = k < rows ? load_all(from.row(i + k) + j) : Floats{};
+      transpose(square);
+      for (int64_t k = 0; k < kLanes; ++k) store_all(to.row(j + k) + i, square[k]);
+    }
+  }
+}
+
 // --- products
 
 /// c (+)= a * b, for `columns` columns, and those up to a whole panel.
@@ -207,6 +220,12 @@ void weigh_block_again(const AttentionShape& s, const AttentionTensors& t, const
   }
 }
 
+/// Rows of a block's queries.
+template <class T>
+void put_block(const AttentionShape& s, const Block& b, const Matrix& from, const AttentionRows& to) {
+  put_rows(from, b.count, s.features, b.head.of<T>(to) + b.first * to.row_step, to.row_step);
+}
+
 /// What the weights of `weigh_block` gave becomes the output.
 template <class T>
 void put_result(const AttentionShape& s, const AttentionTensors& t, const Block& b, const Matrix& result,
@@ -216,13 +235,19 @@ void put_result(const AttentionShape& s, const AttentionTensors& t, const Block&
     float* const row = result.row(i);
     for (int64_t j = 0; j < s.features; j += kLanes) store_all(row + j, load_all(row + j) * factor);
   }
-  put_rows(result, b.count, s.features, b.head.of<T>(t.y) + b.first * t.y.row_step, t.y.row_step);
+  put_block<T>(s, b, result, t.y);
 }
 
 // --- heads
 
 /// Number i of batch * key_heads.
 Head head_of_keys(const AttentionShape& s, int64_t i) { return {i / s.key_heads, i % s.key_heads}; }
+
+/// Rows of all its keys.
+template <class T>
+void put_head(const AttentionShape& s, Head head, const Matrix& from, const AttentionRows& to) {
+  put_rows(from, s.keys, s.features, head.of<T>(to), to.row_step);
+}
 
 /// Calls call(block) for all queries that read a head of keys.
 template <class Call>

@@ -90,19 +90,6 @@ void pair_rows(const Matrix& from, int64_t count, int64_t features, const Matrix
   }
 }
 
-/// to[pair][key], from rows that `take_rows` took; what lies after the last key is never read by a sum.
-void transpose_rows(const Matrix& from, int64_t count, int64_t pairs, const Matrix& to) {
-  for (int64_t i = 0; i < count; i += kLanes) {
-    const int64_t rows = lesser(kLanes, count - i);
-    for (int64_t j = 0; j < pairs; j += kLanes) {
-      Floats square[kLanes];
-      for (int64_t k = 0; k < kLanes; ++k) square[k] = k < rows ? load_all(from.row(i + k) + j) : Floats{};
-      transpose(square);
-      for (int64_t k = 0; k < kLanes; ++k) store_all(to.row(j + k) + i, square[k]);
-    }
-  }
-}
-
 /// Numbers of a row of float32 in pairs that follow each other.
 void narrow_row(const float* from, int64_t count, float* to) {
   for (int64_t j = 0; j < count; j += int64_t{2} * kLanes) {
@@ -164,8 +151,7 @@ void attend_back(const AttentionShape& s, const AttentionTensors& t, const Block
                       copies.grad_key, true);
   multiply<PairTerms>(b.count, rows_of(copies.narrow), copies.keys, pairs_of(b.columns), s.features, copies.result,
                       false);
-  put_rows(copies.result, b.count, s.features, b.head.of<Bfloat16>(t.grad_query) + b.first * t.grad_query.row_step,
-           t.grad_query.row_step);
+  put_block<Bfloat16>(s, b, copies.result, t.grad_query);
 }
 
 void take_head(const AttentionShape& s, const AttentionRows& from, Head head, const PairCopies& copies) {
@@ -208,10 +194,8 @@ void attention_backward_bf16(const AttentionShape& shape, const AttentionTensors
     clear(copies.grad_key, shape.keys);
     clear(copies.grad_value, shape.keys);
     for_blocks_of(shape, head, [&](const Block& block) { attend_back(shape, tensors, block, copies); });
-    put_rows(copies.grad_key, shape.keys, shape.features, head.of<Bfloat16>(tensors.grad_key),
-             tensors.grad_key.row_step);
-    put_rows(copies.grad_value, shape.keys, shape.features, head.of<Bfloat16>(tensors.grad_value),
-             tensors.grad_value.row_step);
+    put_head<Bfloat16>(shape, head, copies.grad_key, tensors.grad_key);
+    put_head<Bfloat16>(shape, head, copies.grad_value, tensors.grad_value);
   }
 }
 

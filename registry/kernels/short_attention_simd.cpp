@@ -51,19 +51,6 @@ void take_rows(const T* from, int64_t step, int64_t count, int64_t features, con
   }
 }
 
-/// to[feature][key], from rows in scratch memory; what lies after the last key is never read by a sum.
-void transpose_rows(const Matrix& from, int64_t count, int64_t features, const Matrix& to) {
-  for (int64_t i = 0; i < count; i += kLanes) {
-    const int64_t rows = lesser(kLanes, count - i);
-    for (int64_t j = 0; j < features; j += kLanes) {
-      Floats square[kLanes];
-      for (int64_t k = 0; k < kLanes; ++k) square[k] = k < rows ? load_all(from.row(i + k) + j) : Floats{};
-      transpose(square);
-      for (int64_t k = 0; k < kLanes; ++k) store_all(to.row(j + k) + i, square[k]);
-    }
-  }
-}
-
 // --- passes
 
 template <class T>
@@ -99,8 +86,7 @@ void attend_back(const AttentionShape& s, const AttentionTensors& t, const Block
   multiply(b.columns, gradient, copies.query, b.count, s.features, copies.grad_key, true);
   multiply(b.count, {copies.gradient.at, copies.gradient.width, 1}, copies.keys, b.columns, s.features, copies.result,
            false);
-  put_rows(copies.result, b.count, s.features, b.head.of<T>(t.grad_query) + b.first * t.grad_query.row_step,
-           t.grad_query.row_step);
+  put_block<T>(s, b, copies.result, t.grad_query);
 }
 
 template <class T>
@@ -120,8 +106,8 @@ void backward_of(const AttentionShape& s, const AttentionTensors& t, Head of_key
   clear(copies.grad_key, s.keys);
   clear(copies.grad_value, s.keys);
   for_blocks_of(s, of_keys, [&](const Block& block) { attend_back<T>(s, t, block, copies); });
-  put_rows(copies.grad_key, s.keys, s.features, of_keys.of<T>(t.grad_key), t.grad_key.row_step);
-  put_rows(copies.grad_value, s.keys, s.features, of_keys.of<T>(t.grad_value), t.grad_value.row_step);
+  put_head<T>(s, of_keys, copies.grad_key, t.grad_key);
+  put_head<T>(s, of_keys, copies.grad_value, t.grad_value);
 }
 
 template <class Call>

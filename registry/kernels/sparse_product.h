@@ -6,7 +6,7 @@
 
 namespace trainrun::kernels {
 
-/// Whether `left`, the gradient of what a ReLU read, holds so many zeros that its products with matrices of `columns`
+/// Whether `left`, as the gradient of what a ReLU read, holds so many zeros that its products with matrices of `columns`
 /// columns, itself or turned on the left, are computed sooner by passing over them: a matrix of float32, on a processor
 /// with AVX-512, where they were measured (Zen 4). A rule of sizes and numbers, so that a job computes the same on every
 /// start. Never where `own_products.h` leaves products to ATen.
