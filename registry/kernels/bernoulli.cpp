@@ -1,15 +1,19 @@
 #include "registry/kernels/bernoulli.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
 #include <ATen/ops/bernoulli_native.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <c10/util/Exception.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 #include "registry/kernels/bernoulli_simd.h"
 #include "registry/language/error.h"
@@ -17,7 +21,7 @@
 namespace trainrun::kernels {
 namespace {
 
-constexpr int64_t kFewestDrawn = 64;
+constexpr int64_t kFewestDrawn = 64, kFewestOfThreads = int64_t{1} << 15;
 
 /// How a tensor of this type holds a 1; nothing for types that are left to ATen.
 std::optional<One> one_of(at::ScalarType dtype) {
@@ -38,6 +42,45 @@ std::optional<One> one_of(at::ScalarType dtype) {
   }
 }
 
+/// Where each thread's part of `count` values begins and ends. States of a twister follow one from the other, so that a
+/// thread makes those of the parts before its own as well, which takes half as long as to draw their values: parts are the
+/// smaller the later they begin.
+std::vector<int64_t> bounds_of_threads(int64_t count, int64_t threads) {
+  std::vector<double> ends = {0};  // e of: time = e * make + (e - the end before) * draw
+  constexpr double kMake = 1.0 / 3, kDraw = 2.0 / 3, kTime = 1;
+  for (int64_t i = 0; i < threads; ++i) ends.push_back((kTime + kDraw * ends.back()) / (kMake + kDraw));
+  std::vector<int64_t> bounds;
+  bounds.reserve(ends.size());
+  for (const double end : ends) bounds.push_back(std::llround(end / ends.back() * static_cast<double>(count)));
+  return bounds;
+}
+
+void fill_by_one(Twister& twister, uint64_t limit, One one, void* to, int64_t count, CpuPath path) {
+  TRAINRUN_LOOP_OF(path, bernoulli_fill)(twister, limit, one, to, count);
+}
+
+void fill_by_threads(Twister& twister, uint64_t limit, One one, void* to, int64_t count, CpuPath path) {
+  const int64_t threads = at::get_num_threads();
+  const std::vector<int64_t> bounds = bounds_of_threads(count, threads);
+  std::vector<uint32_t> last(kTwisterNumbers);
+  Twister after = twister;
+  at::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t part = begin; part < end; ++part) {
+      std::vector<uint32_t> state(twister.state, twister.state + kTwisterNumbers);
+      Twister own{state.data(), twister.left, twister.next};
+      const int64_t first = bounds[part], drawn = bounds[part + 1] - first;
+      TRAINRUN_LOOP_OF(path, bernoulli_skip)(own, 2 * first);
+      TRAINRUN_LOOP_OF(path, bernoulli_fill)(own, limit, one, static_cast<char*>(to) + first * one.bytes, drawn);
+      if (part + 1 < threads) continue;
+      last = std::move(state);
+      after = own;
+    }
+  });
+  std::ranges::copy(last, twister.state);
+  twister.left = after.left;
+  twister.next = after.next;
+}
+
 /// All the values of `self`, which has no gaps.
 void fill(const at::Tensor& self, One one, double p, at::CPUGeneratorImpl& generator, CpuPath path) {
   constexpr double kTo53 = 9007199254740992.0;  // 2^53: ATen compares 53 random bits, as a fraction, with p
@@ -46,7 +89,9 @@ void fill(const at::Tensor& self, One one, double p, at::CPUGeneratorImpl& gener
   at::mt19937 engine = generator.engine();
   at::mt19937_data_pod data = engine.data();
   Twister twister{data.state_.data(), data.left_, data.next_};
-  TRAINRUN_LOOP_OF(path, bernoulli_fill)(twister, limit, one, self.mutable_data_ptr(), self.numel());
+  const bool pays = self.numel() >= kFewestOfThreads && at::get_num_threads() > 1 && !at::in_parallel_region();
+  const auto fill_all = pays ? fill_by_threads : fill_by_one;
+  fill_all(twister, limit, one, self.mutable_data_ptr(), self.numel(), path);
   data.left_ = static_cast<int>(twister.left);
   data.next_ = static_cast<uint32_t>(twister.next);
   engine.set_data(data);

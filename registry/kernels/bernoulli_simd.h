@@ -28,4 +28,7 @@ struct One {
 /// `limit`, else 0.
 TRAINRUN_ON_EACH_PATH(void bernoulli_fill(Twister& twister, uint64_t limit, One one, void* to, int64_t count))
 
+/// Passes over so many random numbers, two for each value.
+TRAINRUN_ON_EACH_PATH(void bernoulli_skip(Twister& twister, int64_t numbers))
+
 }  // namespace trainrun::kernels

@@ -1,6 +1,7 @@
 #include "registry/kernels/bernoulli.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
 #include <ATen/ops/bernoulli_native.h>
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/empty.h>
@@ -53,6 +54,24 @@ TEST_CASE("zeros and ones are drawn as ATen draws them, on every path") {
       check_alike(images.transpose(0, 3), 0.3, 0, path);
     }
   }
+}
+
+TEST_CASE("many are drawn by several threads as ATen draws them") {
+  const int threads = at::get_num_threads();
+  for (const int count : {2, 3}) {
+    at::set_num_threads(count);
+    for (const CpuPath path : available_cpu_paths()) {
+      for (const int64_t drawn_before : {0, 1, 311, 623, 624}) {
+        for (const int64_t size : {32768, 65537, 79872, 80185, 300000}) {
+          check_alike(at::empty({size}, at::kByte), 0.9, drawn_before, path);
+        }
+      }
+      for (const at::ScalarType dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
+        check_alike(at::empty({90001}, dtype), 0.3, 5, path);
+      }
+    }
+  }
+  at::set_num_threads(threads);
 }
 
 TEST_CASE("a tensor with gaps is drawn as ATen draws it, and what lies between is left alone") {
