@@ -14,7 +14,7 @@
 #include <limits>
 
 #include "registry/kernels/bfloat16_attention.h"
-#include "registry/kernels/bfloat16_product.h"
+#include "registry/kernels/matrix_product.h"
 
 namespace trainrun::kernels {
 

@@ -3,7 +3,7 @@
 #include "registry/kernels/attention_shape.h"
 
 // The loops of short_attention.h by AVX-512's products of bfloat16, for shapes of bfloat16 where has_bfloat16_products()
-// (bfloat16_product.h). Weights and gradients of scores are rounded to bfloat16 before they are multiplied, as ATen does;
+// (matrix_product.h). Weights and gradients of scores are rounded to bfloat16 before they are multiplied, as ATen does;
 // softmaxes and sums are float32. Declarations only: a source compiled for these products includes this header.
 
 namespace trainrun::kernels {

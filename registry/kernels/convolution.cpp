@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <tuple>
 
-#include "registry/kernels/bfloat16_product.h"
 #include "registry/kernels/cpu_path.h"
+#include "registry/kernels/matrix_product.h"
 #include "registry/kernels/plain_tensor.h"
 #include "registry/kernels/product_convolution.h"
 #include "registry/kernels/winograd.h"

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "registry/kernels/activation_simd.h"
-#include "registry/kernels/bfloat16_product.h"
+#include "registry/kernels/matrix_product.h"
 #include "registry/kernels/own_products.h"
 #include "registry/kernels/parts.h"
 #include "registry/kernels/plain_tensor.h"
@@ -37,20 +37,21 @@ using torch::autograd::variable_list;
 bool learns(const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); }
 
 bool is_own_product(const at::Tensor& a, const at::Tensor& b) {
-  return uses_own_products() && supports_bfloat16_product(a, b);
+  return uses_own_products() && supports_matrix_product(a, b);
 }
 /// a b in the type of a, which may be narrower than that of b, or in a wider one.
 at::Tensor product_of(const at::Tensor& a, const at::Tensor& b, at::ScalarType type) {
-  if (is_own_product(a, b)) return bfloat16_product(a, b, type);
+  if (is_own_product(a, b)) return matrix_product(a, b, type);
   const at::Tensor product = at::mm(a, b.to(a.scalar_type()));
   return product.scalar_type() == type ? product : product.to(type);
 }
 
 /// a b as the gradient of `weight`, in the memory where it is wanted, if there is some. `is_sparse`: a holds many zeros.
 at::Tensor gradient_of(const at::Tensor& weight, const at::Tensor& a, const at::Tensor& b, bool is_sparse) {
-  const bool is_written_once = !is_own_product(a, b) && a.scalar_type() == weight.scalar_type();
+  const bool is_own = is_own_product(a, b), is_written_once = is_own || a.scalar_type() == weight.scalar_type();
   at::Tensor place = is_written_once ? take_gradient_place(weight) : at::Tensor();
   if (is_sparse) return sparse_product(a, b, place);
+  if (is_own) return matrix_product(a, b, weight.scalar_type(), {}, place);
   if (!place.defined()) return product_of(a, b, weight.scalar_type());
   at::mm_out(place, a, b.to(a.scalar_type()));
   return place;
@@ -72,7 +73,7 @@ struct Product {
   /// Casts the weight where the product is ATen's.
   at::Tensor forward(const at::Tensor& bias) {
     at::Tensor factor = weight_in_out();
-    if (is_own_product(x, factor)) return bfloat16_product(x, factor, x.scalar_type(), bias);
+    if (is_own_product(x, factor)) return matrix_product(x, factor, x.scalar_type(), bias);
     if (weight.scalar_type() != x.scalar_type()) {
       weight = weight.to(x.scalar_type());
       factor = weight_in_out();

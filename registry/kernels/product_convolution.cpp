@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "registry/kernels/bfloat16_product.h"
+#include "registry/kernels/matrix_product.h"
 #include "registry/kernels/parts.h"
 #include "registry/tensors/gradient_places.h"
 
@@ -62,18 +62,27 @@ at::Tensor ProductConvolution::input_gradient(const at::Tensor& grad_y, const at
 
 at::Tensor ProductConvolution::filter_gradient(const at::Tensor& x, const at::Tensor& grad_y,
                                                const at::Tensor& weight) const {
-  if (is_bfloat16_) return product(points_of(grad_y).t(), patches(x), at::kFloat, {}).view(weight.sizes());
   at::Tensor gradient = take_gradient_place(weight);
   if (!gradient.defined()) gradient = at::empty(weight.sizes(), weight.options());
   at::Tensor matrix = matrix_of(gradient);
-  at::mm_out(matrix, points_of(grad_y).t(), patches(x));
+  const at::Tensor a = points_of(grad_y).t(), b = patches(x);
+  if (is_own(a, b)) {
+    matrix_product(a, b, at::kFloat, {}, matrix);
+  } else {
+    at::mm_out(matrix, a, b);
+  }
   return gradient;
+}
+
+/// Convolutions of bfloat16 are computed here where the processor multiplies it.
+bool ProductConvolution::is_own(const at::Tensor& a, const at::Tensor& b) const {
+  return is_bfloat16_ || supports_matrix_product(a, b);
 }
 
 /// a b + bias, of `type`: where a is of bfloat16, so is what b is rounded to.
 at::Tensor ProductConvolution::product(const at::Tensor& a, const at::Tensor& b, at::ScalarType type,
                                        const at::Tensor& bias) const {
-  if (is_bfloat16_) return bfloat16_product(a, b, type, bias);
+  if (is_own(a, b)) return matrix_product(a, b, type, bias);
   return bias.defined() ? at::addmm(bias, a, b) : at::mm(a, b);
 }
 

@@ -35,6 +35,7 @@ class ProductConvolution {
   bool sees_points() const { return taps() == 1 && padding_[0] == 0 && padding_[1] == 0; }
   at::Tensor patches(const at::Tensor& x) const;
   at::Tensor product(const at::Tensor& a, const at::Tensor& b, at::ScalarType type, const at::Tensor& bias) const;
+  bool is_own(const at::Tensor& a, const at::Tensor& b) const;
   at::Tensor sum_of_patches(const at::Tensor& patches) const;
   std::array<int64_t, kTaps> seen_by(int64_t output) const;
   int64_t images_of_thread() const;

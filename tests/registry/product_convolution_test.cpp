@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "registry/kernels/bfloat16_product.h"
 #include "registry/kernels/convolution.h"
 #include "registry/kernels/cpu_path.h"
+#include "registry/kernels/matrix_product.h"
 #include "tests/doctest.h"
 #include "tests/support.h"
 #include "tests/tensor_errors.h"

@@ -1,0 +1,301 @@
+#pragma once
+
+#include "registry/kernels/product_loops.h"
+#include "registry/kernels/small_products.h"
+
+// NOLINTBEGIN(modernize-avoid-c-arrays, readability-identifier-naming): see README.md
+
+// The loops of product_loops.h for one kind of units of depth, which says how they are read, written and multiplied
+// (`BfloatPair`, `SingleFloat`). For sources named _avx512.cpp (see README.md): all is in an unnamed namespace.
+
+namespace trainrun::kernels {
+namespace {
+
+constexpr int64_t kStrip = ProductBlocks::kStrip, kColumns = ProductBlocks::kPanel;
+constexpr int kVectors = kColumns / kLanes, kRowsAtOnce = ProductBlocks::kRowsAtOnce;
+static_assert(kLanes == 16 && kColumns % kLanes == 0 && kStrip <= kLanes);
+
+template <class Unit>
+constexpr int64_t units_of(const ProductShape& shape) {
+  return (shape.depth + Unit::kNumbers - 1) / Unit::kNumbers;
+}
+
+/// Units of depth.
+struct Piece {
+  int64_t first, units;
+  int64_t end() const { return first + units; }
+};
+
+/// Whole panels of a matrix whose rows lie one after the other, rows in the order of memory: to[panel][unit][column],
+/// zeros where there is none.
+template <class Unit>
+void pack_rows(const ProductShape& shape, const ProductFactor& b, int64_t first, int64_t panels, const Piece& piece,
+               uint32_t* to) {
+  const int64_t step = piece.units * kColumns;  // from panel to panel
+  for (int64_t unit = piece.first; unit < piece.end(); ++unit, to += kColumns) {
+    const int64_t depth = unit * Unit::kNumbers, at = depth * b.row + first;
+    uint32_t* own = to;
+    for (int64_t panel = 0; panel < panels; ++panel, own += step) {
+      for (int64_t i = 0; i < kColumns; i += kLanes) {
+        const int64_t j = panel * kColumns + i;
+        _mm512_storeu_si512(own + i,
+                            Unit::side_by_side(b, at + j, b.row, shape.depth - depth, shape.columns - first - j));
+      }
+    }
+  }
+}
+
+/// A panel of a matrix whose columns do.
+template <class Unit>
+void pack_columns_of_panel(const ProductShape& shape, const ProductFactor& b, int64_t first, const Piece& piece,
+                           uint32_t* to) {
+  for (int64_t j = 0; j < kColumns; j += kLanes) {
+    for (int64_t unit = 0; unit < piece.units; unit += kLanes) {
+      const int64_t at = (piece.first + unit) * Unit::kNumbers;
+      Floats square[kLanes];
+      for (int64_t k = 0; k < kLanes; ++k) {
+        const int64_t column = first + j + k;
+        square[k] = column < shape.columns
+                        ? reinterpret_cast<Floats>(Unit::following(b, column * b.column + at, shape.depth - at))
+                        : Floats{};
+      }
+      transpose(square);
+      for (int64_t k = 0; k < lesser(kLanes, piece.units - unit); ++k) {
+        _mm512_storeu_ps(to + (unit + k) * kColumns + j, square[k]);
+      }
+    }
+  }
+}
+
+/// A strip of rows as its products read it: unit d of row i is at[i * row + d * unit].
+struct Strip {
+  const uint32_t* at;
+  int64_t row, unit;
+};
+
+/// Of an `a` whose rows lie side by side: to[unit][row]. Writes up to kLanes numbers behind them.
+template <class Unit>
+Strip turned_strip(const ProductShape& shape, const ProductFactor& a, int64_t first, const Piece& piece, uint32_t* to) {
+  const int64_t rows = lesser(kStrip, shape.rows - first), step = Unit::kNumbers * a.column;
+  int64_t at = piece.first * step + first, left = shape.depth - piece.first * Unit::kNumbers;
+#pragma GCC unroll 4
+  for (int64_t unit = 0; unit < piece.units; ++unit, at += step, left -= Unit::kNumbers) {
+    _mm512_storeu_si512(to + unit * kStrip, Unit::side_by_side(a, at, a.column, left, rows));
+  }
+  return {to, 1, kStrip};
+}
+
+/// Of an `a` whose rows lie one after the other: where they are, or, if units reach from one into the next or they are so
+/// far apart that a cache keeps few of them, copies.
+template <class Unit>
+Strip straight_strip(const ProductShape& shape, const ProductFactor& a, int64_t first, const Piece& piece,
+                     uint32_t* to) {
+  constexpr int64_t kApart = 1024 * Unit::kNumbers;
+  const int64_t begin = first * a.row + piece.first * Unit::kNumbers;
+  if (shape.depth % Unit::kNumbers == 0 && a.row % Unit::kNumbers == 0 && a.row % kApart != 0) {
+    const auto* const from = static_cast<const typename Unit::Number*>(a.at) + begin;
+    return {reinterpret_cast<const uint32_t*>(from), a.row / Unit::kNumbers, 1};
+  }
+  const int64_t numbers = lesser(piece.units * Unit::kNumbers, shape.depth - piece.first * Unit::kNumbers);
+  for (int64_t row = 0; row < lesser(kStrip, shape.rows - first); ++row) {
+    for (int64_t unit = 0; unit < piece.units; unit += kLanes) {
+      const int64_t at = unit * Unit::kNumbers;
+      const __m512i units = Unit::following(a, begin + row * a.row + at, numbers - at);
+      _mm512_mask_storeu_epi32(to + row * piece.units + unit, lowest(piece.units - unit), units);
+    }
+  }
+  return {to, piece.units, 1};
+}
+
+template <int kWide>
+TRAINRUN_INLINE inline void fetch_to_write(const ProductResult& to, int64_t at) {
+  unrolled<kWide>([&](auto j) TRAINRUN_INLINE {
+    if (!to.is_bfloat16) {
+      __builtin_prefetch(static_cast<const float*>(to.at) + at + j * kLanes, 1);
+    } else if (j % 2 == 0) {
+      __builtin_prefetch(static_cast<const Bfloat16*>(to.at) + at + j * kLanes, 1);
+    }
+  });
+}
+
+/// Memory that the next strip reads, and that is fetched meanwhile: with each kLanes units so many lines, `line` bytes
+/// apart, which begin `step` bytes behind those before.
+struct Ahead {
+  const char* at;
+  int64_t lines, line, step;
+};
+
+/// What panel number `panel` of `panels` fetches for the strip from `row` on.
+template <class Unit>
+Ahead ahead_of(const ProductFactor& a, int64_t row, int64_t rows, const Piece& piece, int64_t panel, int64_t panels) {
+  if (row >= rows) return {nullptr, 0, 0, 0};
+  using Number = typename Unit::Number;
+  const auto* const at = static_cast<const Number*>(a.at);
+  const auto size = static_cast<int64_t>(sizeof(Number)), numbers = Unit::kNumbers;
+  if (a.column == 1) {
+    const int64_t from = lesser(row + kStrip * panel / panels, rows);
+    const int64_t until = lesser(row + kStrip * (panel + 1) / panels, rows);
+    return {reinterpret_cast<const char*>(at + from * a.row + numbers * piece.first), until - from, size * a.row,
+            size * numbers * kLanes};
+  }
+  const int64_t lines = (numbers * kLanes + panels - 1) / panels,
+                depth = numbers * (piece.first + piece.units * panel / panels);
+  return {reinterpret_cast<const char*>(at + depth * a.column + row), lines, size * a.column, size * lines * a.column};
+}
+
+/// Some columns of a strip's product, at most a panel of them.
+struct Tile {
+  Strip a;
+  const uint32_t* b;
+  int64_t b_row;  // from unit to unit
+  int64_t units, columns;
+  float* sums;  // of the pieces of depth before this one, and after it; `sums_row` from row to row
+  int64_t sums_row;
+  bool is_first, is_last;  // piece of depth
+  const float* bias;       // of these columns; may be null
+  Ahead ahead;
+};
+
+/// kRows rows of a tile, from `row` on, and kWide times kLanes columns; those of the last piece go to `to` from `at` on.
+template <class Unit, int kRows, int kWide>
+[[gnu::noinline]] void multiply_rows(const Tile& tile, int64_t row, const ProductResult& to, int64_t at,
+                                     int64_t to_row) {
+  constexpr int64_t kFetched =
+      4;  // units of the panel before they are read: a page's end stops the processor's own fetching
+  float* const kept = tile.sums + row * tile.sums_row;
+  Floats sum[kRows][kWide];
+  unrolled<kRows * kWide>([&](auto i) TRAINRUN_INLINE { sum[i / kWide][i % kWide] = Floats{}; });
+  if (tile.is_first && tile.is_last) {
+    unrolled<kRows>([&](auto i) TRAINRUN_INLINE { fetch_to_write<kWide>(to, at + (row + i) * to_row); });
+  } else {
+    unrolled<kRows * kWide>(
+        [&](auto i) TRAINRUN_INLINE { __builtin_prefetch(kept + i / kWide * tile.sums_row + i % kWide * kLanes, 1); });
+  }
+  const Strip a = tile.a;
+  const uint32_t* left = a.at + row * a.row;
+  const auto* b = reinterpret_cast<const float*>(tile.b);
+  const int64_t b_row = tile.b_row;
+  const auto multiply = [&]() TRAINRUN_INLINE {
+    Floats right[kWide];
+    unrolled<kWide>([&](auto j) TRAINRUN_INLINE {
+      right[j] = load_all(b + j * kLanes);
+      __builtin_prefetch(b + kFetched * b_row + j * kLanes);
+    });
+    unrolled<kRows>([&](auto i) TRAINRUN_INLINE {
+      const auto factor = reinterpret_cast<Floats>(_mm512_set1_epi32(static_cast<int32_t>(left[i * a.row])));
+      unrolled<kWide>([&](auto j) TRAINRUN_INLINE { sum[i][j] = Unit::added(factor, right[j], sum[i][j]); });
+    });
+    left += a.unit;
+    b += b_row;
+  };
+  int64_t d = 0;
+  const char* ahead = tile.ahead.at;
+  for (; d + kLanes <= tile.units; d += kLanes, ahead += tile.ahead.step) {
+    for (int64_t i = 0; i < tile.ahead.lines; ++i) __builtin_prefetch(ahead + i * tile.ahead.line, 0, 2);
+#pragma GCC unroll 2
+    for (int64_t k = 0; k < kLanes; ++k) multiply();
+  }
+  for (; d < tile.units; ++d) multiply();
+  if (!tile.is_first) {
+    unrolled<kRows * kWide>([&](auto i) TRAINRUN_INLINE {
+      sum[i / kWide][i % kWide] += load_all(kept + i / kWide * tile.sums_row + i % kWide * kLanes);
+    });
+  }
+  if (!tile.is_last) {
+    unrolled<kRows * kWide>([&](auto i) TRAINRUN_INLINE {
+      store_all(kept + i / kWide * tile.sums_row + i % kWide * kLanes, sum[i / kWide][i % kWide]);
+    });
+    return;
+  }
+  unrolled<kWide>([&](auto j) TRAINRUN_INLINE {
+    const int64_t count = tile.columns - j * kLanes;
+    const Floats bias = tile.bias == nullptr ? Floats{} : load(tile.bias + j * kLanes, count);
+    unrolled<kRows>(
+        [&](auto i) TRAINRUN_INLINE { Unit::put(to, at + (row + i) * to_row + j * kLanes, sum[i][j] + bias, count); });
+  });
+}
+
+/// In groups of rows as equal as can be: each reads the panel anew.
+template <class Unit, int kWide>
+void multiply_columns(const Tile& tile, int64_t rows, const ProductResult& to, int64_t at, int64_t to_row) {
+  int64_t row = 0;
+  for (int64_t groups = (rows + kRowsAtOnce - 1) / kRowsAtOnce; groups > 0; --groups) {
+    const int64_t count = (rows - row + groups - 1) / groups;
+    unrolled<kRowsAtOnce>([&](auto less) TRAINRUN_INLINE {
+      if (count == less + 1) multiply_rows<Unit, less + 1, kWide>(tile, row, to, at, to_row);
+    });
+    row += count;
+  }
+}
+
+template <class Unit>
+void multiply_tile(const Tile& tile, int64_t rows, const ProductResult& to, int64_t at, int64_t to_row) {
+  const int64_t wide = (tile.columns + kLanes - 1) / kLanes;
+  unrolled<kVectors>([&](auto less) TRAINRUN_INLINE {
+    if (wide == less + 1) multiply_columns<Unit, less + 1>(tile, rows, to, at, to_row);
+  });
+}
+
+/// At most ProductBlocks::kRows rows and kColumns columns.
+template <class Unit>
+void multiply_block(const ProductShape& shape, const ProductFactor& a, const ProductFactor& b, const ProductPart& block,
+                    const ProductResult& to, uint32_t* scratch, bool is_packed) {
+  uint32_t* const strip_room = scratch + ProductBlocks::kUnits * ProductBlocks::kColumns;
+  auto* const sums = reinterpret_cast<float*>(strip_room + ProductBlocks::kUnits * kStrip + kLanes);
+  const int64_t units = units_of<Unit>(shape);
+  const int64_t pieces = (units + ProductBlocks::kUnits - 1) / ProductBlocks::kUnits;
+  const int64_t most = rounded_up((units + pieces - 1) / pieces, kLanes);
+  const int64_t panels = (block.column_end - block.column_begin + kColumns - 1) / kColumns;
+  const bool is_direct = Unit::kNumbers == 1 && is_read_directly(shape, b);
+  Piece piece{0, 0};
+  for (; piece.first < units; piece.first += piece.units) {
+    piece.units = lesser(most, units - piece.first);
+    constexpr int64_t kTogether = 2;  // panels: more would be written to the same lines of the L1 cache
+    for (int64_t panel = is_direct || is_packed ? panels : 0; panel < panels; panel += b.column == 1 ? kTogether : 1) {
+      uint32_t* const packed = scratch + panel * piece.units * kColumns;
+      const int64_t first = block.column_begin + panel * kColumns;
+      if (b.column == 1) {
+        pack_rows<Unit>(shape, b, first, lesser(kTogether, panels - panel), piece, packed);
+      } else {
+        pack_columns_of_panel<Unit>(shape, b, first, piece, packed);
+      }
+    }
+    for (int64_t row = block.row_begin; row < block.row_end; row += kStrip) {
+      const Strip strip = (a.column == 1 ? straight_strip<Unit> : turned_strip<Unit>)(shape, a, row, piece, strip_room);
+      for (int64_t column = block.column_begin; column < block.column_end; column += kColumns) {
+        const int64_t before = column - block.column_begin;
+        const Tile tile{strip,
+                        is_direct ? static_cast<const uint32_t*>(b.at) + piece.first * b.row + column
+                                  : scratch + before * piece.units,
+                        is_direct ? b.row : kColumns,
+                        piece.units,
+                        lesser(kColumns, block.column_end - column),
+                        sums + (row - block.row_begin) * ProductBlocks::kColumns + before,
+                        ProductBlocks::kColumns,
+                        piece.first == 0,
+                        piece.end() == units,
+                        to.bias == nullptr ? nullptr : to.bias + column,
+                        ahead_of<Unit>(a, row + kStrip, block.row_end, piece, before / kColumns, panels)};
+        multiply_tile<Unit>(tile, lesser(kStrip, block.row_end - row), to, row * shape.columns + column, shape.columns);
+      }
+    }
+  }
+}
+
+template <class Unit>
+void multiply_part(const ProductShape& shape, const ProductFactor& a, const ProductFactor& b, const ProductPart& part,
+                   const ProductResult& to, uint32_t* scratch, bool is_packed) {
+  // Where all of depth is one piece, no sums are kept, and panels are packed once for all rows.
+  const int64_t rows = units_of<Unit>(shape) <= ProductBlocks::kUnits ? shape.rows : ProductBlocks::kRows;
+  for (int64_t row = part.row_begin; row < part.row_end; row += rows) {
+    for (int64_t column = part.column_begin; column < part.column_end; column += ProductBlocks::kColumns) {
+      const int64_t row_end = lesser(row + rows, part.row_end);
+      const int64_t column_end = lesser(column + ProductBlocks::kColumns, part.column_end);
+      multiply_block<Unit>(shape, a, b, {row, row_end, column, column_end}, to, scratch, is_packed);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trainrun::kernels
+// NOLINTEND(modernize-avoid-c-arrays, readability-identifier-naming)
