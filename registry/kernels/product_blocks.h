@@ -241,9 +241,10 @@ template <class Unit>
 void multiply_block(const ProductShape& shape, const ProductFactor& a, const ProductFactor& b, const ProductPart& block,
                     const ProductResult& to, uint32_t* scratch, bool is_packed) {
   uint32_t* const strip_room = scratch + ProductBlocks::kUnits * ProductBlocks::kColumns;
-  auto* const sums = reinterpret_cast<float*>(strip_room + ProductBlocks::kUnits * kStrip + kLanes);
+  auto* const sums = reinterpret_cast<float*>(strip_room + ProductBlocks::kOnePiece * kStrip + kLanes);
   const int64_t units = units_of<Unit>(shape);
-  const int64_t pieces = (units + ProductBlocks::kUnits - 1) / ProductBlocks::kUnits;
+  const int64_t pieces =
+      ProductBlocks::is_one_piece(a, units) ? 1 : (units + ProductBlocks::kUnits - 1) / ProductBlocks::kUnits;
   const int64_t most = rounded_up((units + pieces - 1) / pieces, kLanes);
   const int64_t panels = (block.column_end - block.column_begin + kColumns - 1) / kColumns;
   const bool is_direct = Unit::kNumbers == 1 && is_read_directly(shape, b);
@@ -285,12 +286,12 @@ void multiply_block(const ProductShape& shape, const ProductFactor& a, const Pro
 template <class Unit>
 void multiply_part(const ProductShape& shape, const ProductFactor& a, const ProductFactor& b, const ProductPart& part,
                    const ProductResult& to, uint32_t* scratch, bool is_packed) {
-  // Where all of depth is one piece, no sums are kept, and panels are packed once for all rows.
-  const int64_t rows = units_of<Unit>(shape) <= ProductBlocks::kUnits ? shape.rows : ProductBlocks::kRows;
+  const int64_t units = units_of<Unit>(shape), columns = ProductBlocks::columns(a, units);
+  const int64_t rows = ProductBlocks::is_one_piece(a, units) ? shape.rows : ProductBlocks::kRows;
   for (int64_t row = part.row_begin; row < part.row_end; row += rows) {
-    for (int64_t column = part.column_begin; column < part.column_end; column += ProductBlocks::kColumns) {
+    for (int64_t column = part.column_begin; column < part.column_end; column += columns) {
       const int64_t row_end = lesser(row + rows, part.row_end);
-      const int64_t column_end = lesser(column + ProductBlocks::kColumns, part.column_end);
+      const int64_t column_end = lesser(column + columns, part.column_end);
       multiply_block<Unit>(shape, a, b, {row, row_end, column, column_end}, to, scratch, is_packed);
     }
   }

@@ -38,9 +38,20 @@ struct ProductBlocks {
   static constexpr int64_t kPanel = 64;               // and columns
   static constexpr int64_t kStrip = 2 * kRowsAtOnce;  // rows that are packed together
   static constexpr int64_t kUnits = 512;              // of depth at a time
-  static constexpr int64_t kColumns = 6 * kPanel;
-  static constexpr int64_t kRows = 86 * kStrip;  // whose sums are kept from one piece of depth to the next
-  static constexpr int64_t kScratch = kUnits * (kColumns + kStrip) + 16 + kRows * kColumns;  // numbers of 32 bits
+  static constexpr int64_t kColumns = 6 * kPanel;     // whose panels the cache keeps
+  static constexpr int64_t kOnePiece = 2 * kUnits;    // of depth at once, with fewer columns
+  static constexpr int64_t kRows = 86 * kStrip;       // whose sums are kept from one piece of depth to the next
+  static constexpr int64_t kScratch =
+      kUnits * kColumns + kOnePiece * kStrip + 16 + kRows * kColumns;  // numbers of 32 bits
+
+  /// Whether all of depth is one piece: no sums are kept, and what is packed of `b` serves all rows. Where rows of `a` lie
+  /// side by side, they would be packed anew for each of the more blocks of columns.
+  static constexpr bool is_one_piece(const ProductFactor& a, int64_t units) {
+    return units <= (a.column == 1 ? kOnePiece : kUnits);
+  }
+  static constexpr int64_t columns(const ProductFactor& a, int64_t units) {
+    return units <= kUnits || !is_one_piece(a, units) ? kColumns : kUnits * kColumns / units / kPanel * kPanel;
+  }
 };
 
 /// Whether the loops of float32 read `b` where it is, and pack nothing: of longer rows a cache would keep few.
@@ -50,8 +61,8 @@ inline bool is_read_directly(const ProductShape& shape, const ProductFactor& b) 
 }
 
 /// Computes a part of the product, each number of it summed in the order of depth, piece by piece. `scratch` holds
-/// ProductBlocks::kScratch numbers; if `is_packed`, those that it was left with by a part of the same columns, at most
-/// kColumns, and all of depth, at most kUnits. Of bfloat16, two products are added to a sum of float32 at once; `a` is of
+/// ProductBlocks::kScratch numbers; if `is_packed`, those that it was left with by a part of the same columns, which are
+/// at most ProductBlocks::columns, and all of depth, which is one piece. Of bfloat16, two products are added to a sum of float32 at once; `a` is of
 /// bfloat16, and `b` is rounded to it where it is of float32.
 void multiply_part_bf16(const ProductShape& shape, const ProductFactor& a, const ProductFactor& b,
                         const ProductPart& part, const ProductResult& to, uint32_t* scratch, bool is_packed = false);
