@@ -51,7 +51,7 @@ struct BfloatPair {
       const auto numbers = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(sums));
       _mm256_mask_storeu_epi16(static_cast<Bfloat16*>(to.at) + at, lowest(count), numbers);
     } else {
-      store(static_cast<float*>(to.at) + at, sums, count);
+      put_floats(to, at, sums, count);
     }
   }
 };

@@ -21,7 +21,7 @@ struct SingleFloat {
   }
   TRAINRUN_INLINE static Floats added(Floats a, Floats b, Floats sum) { return multiplied_sum(a, b, sum); }
   TRAINRUN_INLINE static void put(const ProductResult& to, int64_t at, Floats sums, int64_t count) {
-    store(static_cast<float*>(to.at) + at, sums, count);
+    put_floats(to, at, sums, count);
   }
 };
 

@@ -140,6 +140,7 @@ struct SharedProduct {
         own.shape.depth = std::min(depth, shape.depth - slice * depth);
         own.a.at = moved(a, slice * depth * a.column);
         own.b.at = moved(b, slice * depth * b.row);
+        own.to.adds = false;
         own.to.at = first_sum + slice * shape.rows * shape.columns;
         own.multiply({0, shape.rows, 0, shape.columns});
       }
@@ -153,6 +154,32 @@ struct SharedProduct {
   }
 };
 #endif
+
+/// `to`: what is told of the result but its memory.
+void multiply(const at::Tensor& a, const at::Tensor& b, const at::Tensor& result, ProductResult to) {
+#if defined(__x86_64__)
+  constexpr int64_t kWorkOfThread = int64_t{1} << 17;  // multiplications
+  to.at = result.mutable_data_ptr();
+  const ProductShape shape = shape_of(a, b);
+  const int64_t work = shape.rows * shape.depth * shape.columns;
+  const SharedProduct product{shape, factor_of(a), factor_of(b), to,
+                              std::clamp<int64_t>(work / kWorkOfThread, 1, at::get_num_threads())};
+  if (product.is_deep()) {
+    const at::Tensor sums = product.multiplied_slices();
+    if (to.adds) {
+      result.add_(sums.sum(0));
+    } else {
+      at::sum_out(const_cast<at::Tensor&>(result), sums, 0);
+    }
+  } else if (product.threads > 1 && product.may_take_rows()) {
+    product.multiply_as_rows_are_taken();
+  } else {
+    product.multiply_in_equal_parts();
+  }
+#else
+  static_cast<void>(a), static_cast<void>(b), static_cast<void>(result), static_cast<void>(to);
+#endif
+}
 
 }  // namespace
 
@@ -177,28 +204,15 @@ bool supports_matrix_product(const at::Tensor& a, const at::Tensor& b) {
 
 at::Tensor matrix_product(const at::Tensor& a, const at::Tensor& b, at::ScalarType type, const at::Tensor& bias,
                           const at::Tensor& place) {
-  const ProductShape shape = shape_of(a, b);
-  at::Tensor result = place.defined() ? place : at::empty({shape.rows, shape.columns}, a.options().dtype(type));
-#if defined(__x86_64__)
-  constexpr int64_t kWorkOfThread = int64_t{1} << 17;  // multiplications
-  const bool is_bfloat16 = a.scalar_type() == at::kBFloat16;
-  const at::Tensor added = bias.defined() && is_bfloat16 ? bias.to(at::kBFloat16).to(at::kFloat) : bias;
-  const ProductResult to{result.mutable_data_ptr(), type == at::kBFloat16,
-                         added.defined() ? added.const_data_ptr<float>() : nullptr};
-  const int64_t work = shape.rows * shape.depth * shape.columns;
-  const SharedProduct product{shape, factor_of(a), factor_of(b), to,
-                              std::clamp<int64_t>(work / kWorkOfThread, 1, at::get_num_threads())};
-  if (product.is_deep()) {
-    at::sum_out(result, product.multiplied_slices(), 0);
-  } else if (product.threads > 1 && product.may_take_rows()) {
-    product.multiply_as_rows_are_taken();
-  } else {
-    product.multiply_in_equal_parts();
-  }
-#else
-  static_cast<void>(b), static_cast<void>(bias);
-#endif
+  at::Tensor result = place.defined() ? place : at::empty({a.size(0), b.size(1)}, a.options().dtype(type));
+  const at::Tensor added =
+      bias.defined() && a.scalar_type() == at::kBFloat16 ? bias.to(at::kBFloat16).to(at::kFloat) : bias;
+  multiply(a, b, result, {nullptr, type == at::kBFloat16, added.defined() ? added.const_data_ptr<float>() : nullptr});
   return result;
+}
+
+void add_matrix_product(const at::Tensor& sum, const at::Tensor& a, const at::Tensor& b) {
+  multiply(a, b, sum, {nullptr, false, nullptr, true});
 }
 
 }  // namespace trainrun::kernels

@@ -20,6 +20,9 @@ bool supports_matrix_product(const at::Tensor& a, const at::Tensor& b);
 at::Tensor matrix_product(const at::Tensor& a, const at::Tensor& b, at::ScalarType type, const at::Tensor& bias = {},
                           const at::Tensor& place = {});
 
+/// Adds a b to `sum`, of float32 and without gaps: the same numbers as if the product were added to it.
+void add_matrix_product(const at::Tensor& sum, const at::Tensor& a, const at::Tensor& b);
+
 /// Whether this processor multiplies bfloat16, and ATEN_CPU_CAPABILITY allows it.
 bool has_bfloat16_products();
 

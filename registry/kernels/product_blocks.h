@@ -107,6 +107,11 @@ Strip straight_strip(const ProductShape& shape, const ProductFactor& a, int64_t 
   return {to, piece.units, 1};
 }
 
+TRAINRUN_INLINE inline void put_floats(const ProductResult& to, int64_t at, Floats sums, int64_t count) {
+  float* const own = static_cast<float*>(to.at) + at;
+  store(own, to.adds ? load(own, count) + sums : sums, count);
+}
+
 template <int kWide>
 TRAINRUN_INLINE inline void fetch_to_write(const ProductResult& to, int64_t at) {
   unrolled<kWide>([&](auto j) TRAINRUN_INLINE {

@@ -24,6 +24,7 @@ struct ProductResult {
   void* at;
   bool is_bfloat16;   // else float32
   const float* bias;  // of each column; may be null
+  bool adds = false;  // to the float32 that are there
 };
 
 /// Rows and columns [begin, end) of a product.

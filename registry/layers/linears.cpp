@@ -14,6 +14,7 @@
 
 #include "registry/graph/casting.h"
 #include "registry/graph/positions.h"
+#include "registry/kernels/embedding.h"
 #include "registry/kernels/linear.h"
 #include "registry/kinds/changes_parameters.h"
 #include "registry/kinds/communicator.h"
@@ -239,9 +240,13 @@ struct EmbeddingModule : TableModule<torch::nn::EmbeddingImpl> {
   using TableModule::TableModule;
   // NOLINTNEXTLINE(bugprone-derived-method-shadowing-base-method): what a layer of this module calls
   at::Tensor forward(const at::Tensor& indices) {
-    return torch::nn::functional::detail::embedding(indices, table(indices), options.padding_idx(), std::nullopt,
-                                                    options.norm_type(), options.scale_grad_by_freq(),
-                                                    options.sparse());
+    const auto& padding = options.padding_idx();
+    if (options.scale_grad_by_freq()) {
+      return torch::nn::functional::detail::embedding(indices, table(indices), padding, std::nullopt,
+                                                      options.norm_type(), true, options.sparse());
+    }
+    const int64_t left_alone = !padding ? -1 : *padding < 0 ? *padding + options.num_embeddings() : *padding;
+    return kernels::embedding(table(indices), indices, left_alone);
   }
 };
 

@@ -2,6 +2,10 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/alias.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <mutex>
 #include <unordered_map>
@@ -23,6 +27,26 @@ struct AllPlaces {
 AllPlaces& all_places() {
   static AllPlaces all;
   return all;
+}
+
+/// Whether a backward pass does nothing with a gradient of this parameter but add it to the one that it has.
+bool is_only_added(const at::Tensor& parameter) {
+  if (c10::GradMode::is_enabled() || !parameter.is_leaf() || !parameter.requires_grad()) return false;
+  const auto* const asked = torch::autograd::get_current_graph_task_exec_info();
+  if (asked == nullptr || !asked->empty()) return false;
+  const auto node = torch::autograd::impl::try_get_grad_accumulator(parameter);
+  if (!node || !node->post_hooks().empty() || !node->pre_hooks().empty() || !node->tensor_pre_hooks().empty() ||
+      node->tensor_post_acc_grad_hooks() != nullptr) {
+    return false;
+  }
+  AllPlaces& all = all_places();
+  const std::lock_guard lock(all.mutex);
+  return !all.of_parameters.contains(parameter.unsafeGetTensorImpl());
+}
+
+bool is_plain(const at::Tensor& gradient) {
+  return gradient.defined() && gradient.scalar_type() == at::kFloat && gradient.device().is_cpu() &&
+         gradient.layout() == at::kStrided && gradient.is_contiguous() && !gradient.requires_grad();
 }
 
 }  // namespace
@@ -56,6 +80,19 @@ at::Tensor take_gradient_place(const at::Tensor& parameter) {
   found->second.is_taken = true;
   const at::AutoDispatchBelowADInplaceOrView no_view;  // a view would be copied by who accumulates gradients
   return at::alias(found->second.memory);
+}
+
+at::Tensor gradient_to_add_to(const at::Tensor& parameter) {
+  const at::Tensor& gradient = parameter.grad();
+  return is_plain(gradient) && gradient.sizes() == parameter.sizes() && is_only_added(parameter) ? gradient
+                                                                                                 : at::Tensor();
+}
+
+bool begin_gradient(const at::Tensor& parameter, const at::Tensor& gradient) {
+  if (parameter.grad().defined() || !is_plain(gradient) || gradient.sizes() != parameter.sizes()) return false;
+  if (!is_only_added(parameter)) return false;
+  parameter.mutable_grad() = gradient;
+  return true;
 }
 
 }  // namespace trainrun

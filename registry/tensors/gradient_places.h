@@ -29,4 +29,13 @@ class GradientPlaces {
 /// are added up), and where the parameter has a gradient, which is added to.
 at::Tensor take_gradient_place(const at::Tensor& parameter);
 
+/// The gradient that this parameter has, of float32 and without gaps, if a kernel may add to it, and give autograd an
+/// undefined one instead: nobody would see it. Undefined where there is none, where hooks wait for gradients, where they
+/// are wanted in other memory, and in a backward pass for some inputs only (`grad`) or one that is differentiated itself.
+at::Tensor gradient_to_add_to(const at::Tensor& parameter);
+
+/// Makes `gradient`, which nobody else holds, the parameter's first, so that others in the same backward pass may add to
+/// it; false, and nothing is done, where there is one, or where the function above could not have it.
+bool begin_gradient(const at::Tensor& parameter, const at::Tensor& gradient);
+
 }  // namespace trainrun
