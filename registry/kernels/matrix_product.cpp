@@ -97,19 +97,20 @@ struct SharedProduct {
   bool may_take_rows() const {
     constexpr int64_t kManyRows = 192;  // of a thread
     if (!is_bfloat16() && is_read_directly(shape, b)) return shape.rows >= 2 * ProductBlocks::kStrip * threads;
-    return a.column == 1 && ProductBlocks::is_one_piece(a, units()) && shape.rows >= kManyRows * threads;
+    if (!ProductBlocks::is_one_piece(a, units()) || shape.rows < kManyRows * threads) return false;
+    return a.column == 1 || equal_parts().by_rows == threads;
   }
 
   void multiply_as_rows_are_taken() const {
+    constexpr int64_t kFewest = 2 * ProductBlocks::kStrip;
     std::atomic<int64_t> taken = 0;  // rows of the first block of columns, then those of the next
     const int64_t columns = ProductBlocks::columns(a, units()), blocks = (shape.columns + columns - 1) / columns;
     at::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
       int64_t packed = -1;
       for (int64_t first = taken; begin < end && first < blocks * shape.rows;) {
         const int64_t block = first / shape.rows, row = first % shape.rows, column = block * columns;
-        const int64_t some =
-            (blocks * shape.rows - first) / (2 * threads) / ProductBlocks::kStrip * ProductBlocks::kStrip;
-        const int64_t rows = std::min(std::max(some, ProductBlocks::kStrip), shape.rows - row);
+        const int64_t some = (blocks * shape.rows - first) / (2 * threads) / kFewest * kFewest;
+        const int64_t rows = std::min(std::max(some, kFewest), shape.rows - row);
         if (!taken.compare_exchange_weak(first, first + rows)) continue;
         const int64_t column_end = std::min(column + columns, shape.columns);
         multiply({row, row + rows, column, column_end}, packed == block);

@@ -20,6 +20,10 @@ constexpr int64_t units_of(const ProductShape& shape) {
   return (shape.depth + Unit::kNumbers - 1) / Unit::kNumbers;
 }
 
+struct TwoVectors {
+  __m512i first, second;
+};
+
 /// Units of depth.
 struct Piece {
   int64_t first, units;
@@ -36,10 +40,12 @@ void pack_rows(const ProductShape& shape, const ProductFactor& b, int64_t first,
     const int64_t depth = unit * Unit::kNumbers, at = depth * b.row + first;
     uint32_t* own = to;
     for (int64_t panel = 0; panel < panels; ++panel, own += step) {
-      for (int64_t i = 0; i < kColumns; i += kLanes) {
+      for (int64_t i = 0; i < kColumns; i += int64_t{2} * kLanes) {
         const int64_t j = panel * kColumns + i;
-        _mm512_storeu_si512(own + i,
-                            Unit::side_by_side(b, at + j, b.row, shape.depth - depth, shape.columns - first - j));
+        const TwoVectors units =
+            Unit::template side_by_side<kLanes>(b, at + j, b.row, shape.depth - depth, shape.columns - first - j);
+        _mm512_storeu_si512(own + i, units.first);
+        _mm512_storeu_si512(own + i + kLanes, units.second);
       }
     }
   }
@@ -73,16 +79,17 @@ struct Strip {
   int64_t row, unit;
 };
 
-/// Of an `a` whose rows lie side by side: to[unit][row]. Writes up to kLanes numbers behind them.
+/// Two strips of an `a` whose rows lie side by side: to[strip][unit][row]. Writes up to kLanes numbers behind them.
 template <class Unit>
-Strip turned_strip(const ProductShape& shape, const ProductFactor& a, int64_t first, const Piece& piece, uint32_t* to) {
-  const int64_t rows = lesser(kStrip, shape.rows - first), step = Unit::kNumbers * a.column;
+void turn_strips(const ProductShape& shape, const ProductFactor& a, int64_t first, const Piece& piece, uint32_t* to) {
+  const int64_t rows = shape.rows - first, step = Unit::kNumbers * a.column, of_strip = piece.units * kStrip;
   int64_t at = piece.first * step + first, left = shape.depth - piece.first * Unit::kNumbers;
-#pragma GCC unroll 4
-  for (int64_t unit = 0; unit < piece.units; ++unit, at += step, left -= Unit::kNumbers) {
-    _mm512_storeu_si512(to + unit * kStrip, Unit::side_by_side(a, at, a.column, left, rows));
+  // The second strip is written a vector behind the first, whose last unit reaches into it.
+  for (int64_t unit = 0; unit < piece.units; ++unit, at += step, left -= Unit::kNumbers, to += kStrip) {
+    const TwoVectors units = Unit::template side_by_side<kStrip>(a, at, a.column, left, rows);
+    _mm512_storeu_si512(to, units.first);
+    _mm512_storeu_si512(to + of_strip + kLanes, units.second);
   }
-  return {to, 1, kStrip};
 }
 
 /// Of an `a` whose rows lie one after the other: where they are, or, if units reach from one into the next or they are so
@@ -123,28 +130,28 @@ TRAINRUN_INLINE inline void fetch_to_write(const ProductResult& to, int64_t at) 
   });
 }
 
-/// Memory that the next strip reads, and that is fetched meanwhile: with each kLanes units so many lines, `line` bytes
+/// Memory that the next strips read, and that is fetched meanwhile: with each kLanes units so many lines, `line` bytes
 /// apart, which begin `step` bytes behind those before.
 struct Ahead {
   const char* at;
   int64_t lines, line, step;
 };
 
-/// What panel number `panel` of `panels` fetches for the strip from `row` on.
+/// What tile number `tile` of `tiles` fetches for the strips from `row` on, which are read or packed next.
 template <class Unit>
-Ahead ahead_of(const ProductFactor& a, int64_t row, int64_t rows, const Piece& piece, int64_t panel, int64_t panels) {
+Ahead ahead_of(const ProductFactor& a, int64_t row, int64_t rows, const Piece& piece, int64_t tile, int64_t tiles) {
   if (row >= rows) return {nullptr, 0, 0, 0};
   using Number = typename Unit::Number;
   const auto* const at = static_cast<const Number*>(a.at);
   const auto size = static_cast<int64_t>(sizeof(Number)), numbers = Unit::kNumbers;
   if (a.column == 1) {
-    const int64_t from = lesser(row + kStrip * panel / panels, rows);
-    const int64_t until = lesser(row + kStrip * (panel + 1) / panels, rows);
+    const int64_t from = lesser(row + kStrip * tile / tiles, rows);
+    const int64_t until = lesser(row + kStrip * (tile + 1) / tiles, rows);
     return {reinterpret_cast<const char*>(at + from * a.row + numbers * piece.first), until - from, size * a.row,
             size * numbers * kLanes};
   }
-  const int64_t lines = (numbers * kLanes + panels - 1) / panels,
-                depth = numbers * (piece.first + piece.units * panel / panels);
+  const int64_t lines = (numbers * kLanes + tiles - 1) / tiles,
+                depth = numbers * (piece.first + piece.units * tile / tiles);
   return {reinterpret_cast<const char*>(at + depth * a.column + row), lines, size * a.column, size * lines * a.column};
 }
 
@@ -246,7 +253,7 @@ template <class Unit>
 void multiply_block(const ProductShape& shape, const ProductFactor& a, const ProductFactor& b, const ProductPart& block,
                     const ProductResult& to, uint32_t* scratch, bool is_packed) {
   uint32_t* const strip_room = scratch + ProductBlocks::kUnits * ProductBlocks::kColumns;
-  auto* const sums = reinterpret_cast<float*>(strip_room + ProductBlocks::kOnePiece * kStrip + kLanes);
+  auto* const sums = reinterpret_cast<float*>(strip_room + ProductBlocks::kOnePiece * kStrip + 2 * kLanes);
   const int64_t units = units_of<Unit>(shape);
   const int64_t pieces =
       ProductBlocks::is_one_piece(a, units) ? 1 : (units + ProductBlocks::kUnits - 1) / ProductBlocks::kUnits;
@@ -266,8 +273,13 @@ void multiply_block(const ProductShape& shape, const ProductFactor& a, const Pro
         pack_columns_of_panel<Unit>(shape, b, first, piece, packed);
       }
     }
+    const bool is_turned = a.column != 1;
+    const int64_t together = is_turned ? 2 : 1;  // strips
     for (int64_t row = block.row_begin; row < block.row_end; row += kStrip) {
-      const Strip strip = (a.column == 1 ? straight_strip<Unit> : turned_strip<Unit>)(shape, a, row, piece, strip_room);
+      const int64_t number = (row - block.row_begin) / kStrip % together;
+      if (is_turned && number == 0) turn_strips<Unit>(shape, a, row, piece, strip_room);
+      const Strip strip = is_turned ? Strip{strip_room + number * (piece.units * kStrip + kLanes), 1, kStrip}
+                                    : straight_strip<Unit>(shape, a, row, piece, strip_room);
       for (int64_t column = block.column_begin; column < block.column_end; column += kColumns) {
         const int64_t before = column - block.column_begin;
         const Tile tile{strip,
@@ -281,7 +293,8 @@ void multiply_block(const ProductShape& shape, const ProductFactor& a, const Pro
                         piece.first == 0,
                         piece.end() == units,
                         to.bias == nullptr ? nullptr : to.bias + column,
-                        ahead_of<Unit>(a, row + kStrip, block.row_end, piece, before / kColumns, panels)};
+                        ahead_of<Unit>(a, row + (together - number) * kStrip, block.row_end, piece,
+                                       number * panels + before / kColumns, together * panels)};
         multiply_tile<Unit>(tile, lesser(kStrip, block.row_end - row), to, row * shape.columns + column, shape.columns);
       }
     }

@@ -37,13 +37,13 @@ struct ProductPart {
 struct ProductBlocks {
   static constexpr int64_t kRowsAtOnce = 6;           // that are computed together: as many sums as registers hold
   static constexpr int64_t kPanel = 64;               // and columns
-  static constexpr int64_t kStrip = 2 * kRowsAtOnce;  // rows that are packed together
+  static constexpr int64_t kStrip = 2 * kRowsAtOnce;  // rows of a strip
   static constexpr int64_t kUnits = 512;              // of depth at a time
   static constexpr int64_t kColumns = 6 * kPanel;     // whose panels the cache keeps
   static constexpr int64_t kOnePiece = 2 * kUnits;    // of depth at once, with fewer columns
   static constexpr int64_t kRows = 86 * kStrip;       // whose sums are kept from one piece of depth to the next
   static constexpr int64_t kScratch =
-      kUnits * kColumns + kOnePiece * kStrip + 16 + kRows * kColumns;  // numbers of 32 bits
+      kUnits * kColumns + kOnePiece * kStrip + 32 + kRows * kColumns;  // numbers of 32 bits
 
   /// Whether all of depth is one piece: no sums are kept, and what is packed of `b` serves all rows. Where rows of `a` lie
   /// side by side, they would be packed anew for each of the more blocks of columns.
