@@ -253,7 +253,7 @@ template <class Unit>
 void multiply_block(const ProductShape& shape, const ProductFactor& a, const ProductFactor& b, const ProductPart& block,
                     const ProductResult& to, uint32_t* scratch, bool is_packed) {
   uint32_t* const strip_room = scratch + ProductBlocks::kUnits * ProductBlocks::kColumns;
-  auto* const sums = reinterpret_cast<float*>(strip_room + ProductBlocks::kOnePiece * kStrip + 2 * kLanes);
+  auto* const sums = reinterpret_cast<float*>(strip_room + ProductBlocks::kOnePiece * kStrip + int64_t{2} * kLanes);
   const int64_t units = units_of<Unit>(shape);
   const int64_t pieces =
       ProductBlocks::is_one_piece(a, units) ? 1 : (units + ProductBlocks::kUnits - 1) / ProductBlocks::kUnits;

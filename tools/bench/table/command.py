@@ -41,7 +41,8 @@ def arguments_of(words: list | None) -> argparse.Namespace:
     parser.add_argument("--json", type=pathlib.Path, default=runs.ROOT / "build" / "bench.json", help="the figures (default: build/bench.json)")
     parser.add_argument("--write", action="store_true", help="write docs/performance.md (performance_avx2.md, where the processor has no AVX-512) and its plots from the JSON")
     parser.add_argument("--beside", nargs="+", type=pathlib.Path, default=[], metavar="JSON",
-                        help="figures of earlier builds on a machine of this kind: rows that the table's own JSON lacks come from them, each with its date and build")
+                        help="figures of earlier builds on a machine of this kind: rows that the table's own JSON lacks come from them, and with --write "
+                             "from those beside the page, each with its date and build")
     parser.add_argument("--page", type=pathlib.Path, help=argparse.SUPPRESS)
     parser.add_argument("--ours", nargs="+", default=[], metavar="OVERRIDE", help="more of the recipes' values, for trainrun alone: training.convolutions=direct")
     parser.add_argument("--list", action="store_true", help="print the rows with their estimates, measure nothing")
@@ -262,14 +263,16 @@ def with_earlier(found: dict, paths: list) -> dict:
         if apart or earlier["quick"] != found["quick"]:
             raise SystemExit(f"{path} is of another kind of machine, of other peers, or of --quick; rows of it cannot stand beside these:\n  " + "\n  ".join(apart))
         measured = f"{earlier['date']}, trainrun {earlier['machine']['commit']}"
-        result["rows"] |= {name: row | {"measured": measured} for name, row in earlier["rows"].items() if name not in result["rows"]}
+        result["rows"] |= {name: {"measured": measured} | row for name, row in earlier["rows"].items() if name not in result["rows"]}
     order = {row.name: number for number, row in enumerate(all_rows())}
     result["rows"] = dict(sorted(result["rows"].items(), key=lambda pair: order.get(pair[0], len(order))))
     return result
 
 
 def report(arguments, found: dict) -> None:
-    found = with_earlier(found, arguments.beside)
+    written = arguments.page or page.place_of(found)
+    figures = page.figures_of(written)
+    found = with_earlier(found, [*arguments.beside, *([figures] if arguments.write and figures.exists() else [])])
     print("\nmedians; how many times as much the better peer takes (smallest to largest ratio of a round)")
     for name, row in found["rows"].items():
         print(results.line_of(name, row))
@@ -278,7 +281,7 @@ def report(arguments, found: dict) -> None:
     for what, why in found["left_out"].items():
         print(f"left out: {what}: {why}")
     if arguments.write:
-        for path in page.write(found, arguments.page or page.place_of(found), arguments.python):
+        for path in page.write(found, written, arguments.python):
             print(f"wrote {path}")
 
 

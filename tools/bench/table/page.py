@@ -1,7 +1,9 @@
-"""Writes docs/performance.md and its plots from the table's JSON; no figure is written by hand."""
+"""Writes docs/performance.md and its plots from the table's JSON; no figure is written by hand. The JSON goes beside the plots, so that the next page has
+the rows that are not measured again; those of a page without one keep their lines."""
 
 import json
 import pathlib
+import re
 import statistics
 
 from . import results, runs
@@ -33,8 +35,34 @@ HOW = """\
 """
 
 
+class OldPage:
+    """What a page says of rows that the figures lack, each with the date and build that it was measured with."""
+
+    def __init__(self, text: str):
+        self.text = text
+        named = re.search(r"^(\d{4}-\d\d-\d\d), .*?; (trainrun \w+)", text, re.MULTILINE)
+        self.measured = f" ({named[1]}, {named[2]})" if named else ""
+
+    def rows(self, group: str) -> tuple[str, dict[str, str]]:
+        """The head of a group's table, and its lines by the names of rows."""
+        head, _, *lines = self.text.partition(f"## {group}\n\n")[2].partition("\n\n")[0].splitlines() or ["", ""]
+        found = {}
+        for line in lines:
+            title, bar, rest = line.partition(" | ")
+            found[line.removeprefix("| ").partition(":")[0]] = line if ", trainrun " in title else title + self.measured + bar + rest
+        return head, found
+
+    def growth(self) -> str:
+        text = self.text.partition("## Growth\n\n")[2].partition("## How this was measured")[0]
+        return f"Measured{self.measured}.\n\n{text}" if text and not text.startswith("Measured") else text
+
+
+def line_of(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
 def table(head: list[str], rows: list[list[str]]) -> str:
-    lines = ["| " + " | ".join(cells) + " |" for cells in [head, ["---"] * len(head), *rows]]
+    lines = [line_of(cells) for cells in [head, ["---"] * len(head), *rows]]
     return "\n".join(lines) + "\n\n"
 
 
@@ -84,20 +112,28 @@ def loss_text(row: dict, found: dict) -> str:
     return f"{', '.join(values)}: {found['losses']}" if "losses" in found else ", ".join(values)
 
 
-def group_text(name: str, rows: dict, usual: int) -> str:
+def group_text(name: str, rows: dict, usual: int, old: OldPage) -> str:
     programs = list(dict.fromkeys(program for row in rows.values() for program in row["programs"] if results.runs_of(row, program)))
-    lines = []
+    extra = ["over one rank"] if any(row["base"] for row in rows.values()) else []
+    lines = {}
     for row_name, row in rows.items():
         found = results.summary(row)
         if not found:
             continue
         cells = [results.shown(row, found["medians"][program]) if program in found["medians"] else "" for program in programs]
         cells = [f"{row_name}: {row['title']} [{row['unit']}]{measured_text(row)}", *cells, ratio_text(row, found, usual)]
-        if any(one["base"] for one in rows.values()):
+        if extra:
             cells.append(", ".join(f"{program}: {times:.2f}" for program, times in found["over_base"].items()))
-        lines.append([*cells, floor_text(row), loss_text(row, found)])
-    extra = ["over one rank"] if any(row["base"] for row in rows.values()) else []
-    return f"## {name}\n\n" + table(["row", *programs, "better peer ÷ trainrun", *extra, "product, arithmetic, kernels", "loss of the last step, accuracy"], lines)
+        lines[row_name] = line_of([*cells, floor_text(row), loss_text(row, found)])
+    head = line_of(["row", *programs, "better peer ÷ trainrun", *extra, "product, arithmetic, kernels", "loss of the last step, accuracy"])
+    old_head, old_lines = old.rows(name)
+    if old_head == head or not lines:
+        head, lines = old_head, old_lines | lines
+    if not lines:
+        return ""
+    order = {row.name: number for number, row in enumerate(all_rows())}
+    ordered = [lines[row] for row in sorted(lines, key=lambda row: order.get(row, len(order)))]
+    return f"## {name}\n\n" + "\n".join([head, line_of(["---"] * (head.count(" | ") + 1)), *ordered]) + "\n\n"
 
 
 def growth_text(series: str, rows: dict, plot: str | None) -> str:
@@ -161,8 +197,12 @@ def place_of(found: dict) -> pathlib.Path:
     return runs.ROOT / "docs" / ("performance.md" if has_avx512(found) else "performance_avx2.md")
 
 
-def text_of(found: dict, plots: dict[str, str]) -> str:
-    groups: dict[str, dict] = {}
+def figures_of(page: pathlib.Path) -> pathlib.Path:
+    return page.with_suffix("") / "figures.json"
+
+
+def text_of(found: dict, plots: dict[str, str], old: OldPage) -> str:
+    groups: dict[str, dict] = {row.group: {} for row in all_rows()}
     for name, row in found["rows"].items():
         groups.setdefault(row["group"], {})[name] = row
     loads = [run["load"] for row in found["rows"].values() for run in row["runs"]] or [0]
@@ -171,8 +211,10 @@ def text_of(found: dict, plots: dict[str, str]) -> str:
         text += "**These are figures of `--quick`: one round of a few steps with small batches. They show that the tool works, not how fast anything is.**\n\n"
     lost = results.losing(found)
     text += "## Where trainrun loses\n\n" + ("".join(f"- {line}\n" for line in lost) or "In no row was a peer faster, in no round.\n") + "\n"
-    text += "".join(group_text(name, rows, usual_rounds(found)) for name, rows in groups.items() if not name.startswith("growth"))
-    growth = {name: rows for name, rows in groups.items() if name.startswith("growth")}
+    text += "".join(group_text(name, rows, usual_rounds(found), old) for name, rows in groups.items() if not name.startswith("growth"))
+    growth = {name: rows for name, rows in groups.items() if name.startswith("growth") and rows}
+    if not growth and old.growth():
+        text += "## Growth\n\n" + old.growth()
     if growth:
         text += "## Growth\n\n" + "".join(growth_text(name, rows, plots.get(name.removeprefix("growth: "))) for name, rows in growth.items())
     text += HOW.format(rounds=results.rounds_text(usual_rounds(found)), load=f"{min(loads):.1f} to {max(loads):.1f}")
@@ -182,5 +224,9 @@ def text_of(found: dict, plots: dict[str, str]) -> str:
 def write(found: dict, page: pathlib.Path, python: pathlib.Path) -> list[pathlib.Path]:
     """The files that were written."""
     plots = draw(found, page, python)
-    page.write_text(text_of(found, {path.stem: f"{path.parent.name}/{path.name}" for path in plots}))
-    return [page, *plots]
+    old = OldPage(page.read_text() if page.exists() else "")
+    page.write_text(text_of(found, {path.stem: f"{path.parent.name}/{path.name}" for path in plots}, old))
+    figures = figures_of(page)
+    figures.parent.mkdir(parents=True, exist_ok=True)
+    figures.write_text(json.dumps(found, separators=(",", ":")) + "\n")
+    return [page, *plots, figures]
