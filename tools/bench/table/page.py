@@ -36,21 +36,25 @@ HOW = """\
 
 
 class OldPage:
-    """What a page says of rows that the figures lack, each with the date and build that it was measured with."""
+    """What a page of this kind of machine says of rows that the figures lack, each with its rounds and the date and build that it was measured with."""
 
-    def __init__(self, text: str):
-        self.text = text
-        named = re.search(r"^(\d{4}-\d\d-\d\d), .*?; (trainrun \w+)", text, re.MULTILINE)
-        self.measured = f" ({named[1]}, {named[2]})" if named else ""
+    def __init__(self, text: str, machine: str):
+        named = re.search(r"^(\d{4}-\d\d-\d\d), (.*?), Linux .*?; (trainrun \w+)", text, re.MULTILINE)
+        self.text = text if named and named[2] == machine else ""
+        self.measured = f" ({named[1]}, {named[3]})" if named else ""
+        usual = re.search(r"medians of (.*? rounds?), unless", text.replace("\n ", ""))
+        self.usual = f"; {usual[1]}" if usual else ""
+
+    def kept(self, line: str) -> str:
+        title, bar, rest = line.partition(" | ")
+        if ", trainrun " not in title:
+            title += self.measured
+        return title + bar + re.sub(r"(\*\* \([^)]*\), [^|;]+?)(?= \|)", r"\1" + self.usual, rest)
 
     def rows(self, group: str) -> tuple[str, dict[str, str]]:
         """The head of a group's table, and its lines by the names of rows."""
         head, _, *lines = self.text.partition(f"## {group}\n\n")[2].partition("\n\n")[0].splitlines() or ["", ""]
-        found = {}
-        for line in lines:
-            title, bar, rest = line.partition(" | ")
-            found[line.removeprefix("| ").partition(":")[0]] = line if ", trainrun " in title else title + self.measured + bar + rest
-        return head, found
+        return head, {line.removeprefix("| ").partition(":")[0]: self.kept(line) for line in lines}
 
     def growth(self) -> str:
         text = self.text.partition("## Growth\n\n")[2].partition("## How this was measured")[0]
@@ -66,12 +70,15 @@ def table(head: list[str], rows: list[list[str]]) -> str:
     return "\n".join(lines) + "\n\n"
 
 
+def kind_text(machine: dict) -> str:
+    return f"{machine['processor']}: {machine['processors']} of its {machine['of']} processors ({', '.join(machine['features'])}), {machine['memory_gib']} GiB of memory"
+
+
 def machine_text(found: dict) -> str:
     machine, versions = found["machine"], found["machine"]["versions"]
     named = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
     floors = [row["floor"] for row in found["rows"].values() if "floor" in row]
-    text = (f"{found['date']}, {machine['processor']}: {machine['processors']} of its {machine['of']} processors ({', '.join(machine['features'])}), {machine['memory_gib']} GiB of memory, "
-            f"Linux {machine['kernel']}; trainrun {machine['commit']}{' with ' + ' '.join(machine['overrides']) if machine['overrides'] else ''}; {named}.")
+    text = (f"{found['date']}, {kind_text(machine)}, Linux {machine['kernel']}; trainrun {machine['commit']}{' with ' + ' '.join(machine['overrides']) if machine['overrides'] else ''}; {named}.")
     if floors:
         fp32, bf16 = (statistics.median(floor[kind] for floor in floors) for kind in ("fp32", "bf16"))
         text += f" A large product reaches {fp32:.3g} GFLOP/s in float32 and {bf16:.3g} in bfloat16 (medians over the rows; {floors[0]['threads']} threads)."
@@ -171,9 +178,9 @@ def draw(found: dict, page: pathlib.Path, python: pathlib.Path) -> list[pathlib.
     return [pathlib.Path(line) for line in done.output.splitlines()]
 
 
-def rest_text(found: dict) -> str:
+def rest_text(found: dict, old: OldPage) -> str:
     lines = [f"- {what}: {why.splitlines()[0]}" for what, why in found["left_out"].items()]
-    if any("measured" in row for row in found["rows"].values()):
+    if old.text or any("measured" in row for row in found["rows"].values()):
         lines.append("- rows with a date and a build in brackets were not measured again with the program named above")
     missing = [row.name for row in all_rows() if row.name not in found["rows"] and row.name not in found["left_out"]]
     if missing:
@@ -218,13 +225,13 @@ def text_of(found: dict, plots: dict[str, str], old: OldPage) -> str:
     if growth:
         text += "## Growth\n\n" + "".join(growth_text(name, rows, plots.get(name.removeprefix("growth: "))) for name, rows in growth.items())
     text += HOW.format(rounds=results.rounds_text(usual_rounds(found)), load=f"{min(loads):.1f} to {max(loads):.1f}")
-    return text + rest_text(found)
+    return text + rest_text(found, old)
 
 
 def write(found: dict, page: pathlib.Path, python: pathlib.Path) -> list[pathlib.Path]:
     """The files that were written."""
     plots = draw(found, page, python)
-    old = OldPage(page.read_text() if page.exists() else "")
+    old = OldPage(page.read_text() if page.exists() else "", kind_text(found["machine"]))
     page.write_text(text_of(found, {path.stem: f"{path.parent.name}/{path.name}" for path in plots}, old))
     figures = figures_of(page)
     figures.parent.mkdir(parents=True, exist_ok=True)
