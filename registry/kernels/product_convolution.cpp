@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "registry/kernels/matrix_product.h"
+#include "registry/kernels/own_products.h"
 #include "registry/kernels/parts.h"
 #include "registry/tensors/gradient_places.h"
 
@@ -76,7 +77,7 @@ at::Tensor ProductConvolution::filter_gradient(const at::Tensor& x, const at::Te
 
 /// Convolutions of bfloat16 are computed here where the processor multiplies it.
 bool ProductConvolution::is_own(const at::Tensor& a, const at::Tensor& b) const {
-  return is_bfloat16_ || supports_matrix_product(a, b);
+  return is_bfloat16_ || (uses_own_products() && supports_matrix_product(a, b));
 }
 
 /// a b + bias, of `type`: where a is of bfloat16, so is what b is rounded to.
