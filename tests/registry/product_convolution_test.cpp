@@ -60,7 +60,7 @@ TEST_CASE("a convolution of 1x1 as a product equals float64's convolution, for a
     return std::uniform_int_distribution<int64_t>(least, most)(random);
   };
   for (int i = 0; i < trainrun::test::fuzz_rounds(60); ++i) {
-    const std::optional<OwnProducts> own = i % 2 == 0 ? std::optional<OwnProducts>(std::in_place) : std::nullopt;
+    const std::optional<OwnProducts> products = i % 2 == 0 ? std::optional<OwnProducts>(std::in_place) : std::nullopt;
     const int64_t channels = number(2, 70), filters = number(1, 130);
     const std::array<int64_t, 2> stride = {number(1, 3), number(1, 3)};
     const Tensors inputs = {at::randn({number(1, 6), channels, number(2, 15), number(1, 15)}).contiguous(kPointsLast),
