@@ -100,6 +100,43 @@ def test_rows_of_an_earlier_build_say_so_on_the_page(measured, tmp_path):
     assert "another kind of machine" in said and "processor: " in said
 
 
+def test_a_page_keeps_the_rows_that_are_not_measured_again(measured, tmp_path):
+    page, figures = tmp_path / "page.md", tmp_path / "page" / "figures.json"
+    table("--budget", "0", "--json", measured, "--write", "--page", page)
+    found = json.loads(measured.read_text())
+    date, commit = found["date"], found["machine"]["commit"]
+    found["rows"] = {"unet bf16": found["rows"].pop(ROW)}
+    found["machine"] |= {"program": "another", "commit": "0123abcd"}
+    new = tmp_path / "new.json"
+    new.write_text(json.dumps(found))
+
+    def lines():
+        table("--budget", "0", "--json", new, "--write", "--page", page)
+        return [line for line in page.read_text().splitlines() if line.startswith("| unet ")]
+
+    from_figures = lines()
+    assert [line.partition(":")[0] for line in from_figures] == ["| unet fp32", "| unet bf16"]
+    assert f"({date}, trainrun {commit})" in from_figures[0] and "(20" not in from_figures[1]
+    assert lines() == from_figures
+    figures.unlink()
+    kept = lines()
+    assert kept[1] == from_figures[1]
+    assert f"({date}, trainrun {commit})" in kept[0] and f"; {results.rounds_text(1)} |" in kept[0]
+    assert lines() == kept
+
+
+def test_a_page_of_another_kind_of_machine_begins_anew(measured, tmp_path):
+    page = tmp_path / "page.md"
+    table("--budget", "0", "--json", measured, "--write", "--page", page)
+    found = json.loads(measured.read_text())
+    found["rows"] = {"unet bf16": found["rows"].pop(ROW)}
+    found["machine"]["processor"] = "another"
+    (tmp_path / "new.json").write_text(json.dumps(found))
+    said = table("--budget", "0", "--json", tmp_path / "new.json", "--write", "--page", page)
+    assert "is of another kind of machine" in said and "begins anew" in said
+    assert f"| {ROW}:" not in page.read_text() and "| unet bf16:" in page.read_text()
+
+
 def test_a_row_without_its_data_is_named_as_left_out(tmp_path):
     said = table("--quick", "--only", "ranks nanogpt", "--data", tmp_path, "--json", tmp_path / "table.json")
     assert f"left out: ranks nanogpt: there is no tinyshakespeare in {tmp_path}" in said

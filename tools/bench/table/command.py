@@ -252,6 +252,12 @@ def listed(rows: list[Row], peers: list, rounds: int) -> None:
     print(f"the whole: about {time_text(whole)}, where a float32 product reaches {USUAL_GFLOPS} GFLOP/s")
 
 
+def apart(found: dict, earlier: dict) -> list[str]:
+    """Why rows of the one cannot stand beside those of the other."""
+    lines = [line for line in machine.differences(found["machine"], earlier["machine"]) if not line.startswith("program:")]
+    return lines + (["one of both is of --quick"] if earlier["quick"] != found["quick"] else [])
+
+
 def with_earlier(found: dict, paths: list) -> dict:
     """The rows of other JSONs besides, from the first that has them. A row's programs took turns, so it stands by itself; it says which build it is of."""
     result = found | {"rows": dict(found["rows"])}
@@ -259,9 +265,8 @@ def with_earlier(found: dict, paths: list) -> dict:
         earlier = results.load(path)
         if earlier is None:
             raise SystemExit(f"there is no {path}")
-        apart = [line for line in machine.differences(found["machine"], earlier["machine"]) if not line.startswith("program:")]
-        if apart or earlier["quick"] != found["quick"]:
-            raise SystemExit(f"{path} is of another kind of machine, of other peers, or of --quick; rows of it cannot stand beside these:\n  " + "\n  ".join(apart))
+        if why := apart(found, earlier):
+            raise SystemExit(f"{path} is of another kind of machine, of other peers, or of --quick; rows of it cannot stand beside these:\n  " + "\n  ".join(why))
         measured = f"{earlier['date']}, trainrun {earlier['machine']['commit']}"
         result["rows"] |= {name: {"measured": measured} | row for name, row in earlier["rows"].items() if name not in result["rows"]}
     order = {row.name: number for number, row in enumerate(all_rows())}
@@ -271,8 +276,13 @@ def with_earlier(found: dict, paths: list) -> dict:
 
 def report(arguments, found: dict) -> None:
     written = arguments.page or page.place_of(found)
-    figures = page.figures_of(written)
-    found = with_earlier(found, [*arguments.beside, *([figures] if arguments.write and figures.exists() else [])])
+    beside = list(arguments.beside)
+    figures = results.load(page.figures_of(written)) if arguments.write else None
+    if figures is not None and apart(found, figures):
+        print(f"{page.figures_of(written)} is of another kind of machine, of other peers, or of --quick: the page begins anew")
+    elif figures is not None:
+        beside.append(page.figures_of(written))
+    found = with_earlier(found, beside)
     print("\nmedians; how many times as much the better peer takes (smallest to largest ratio of a round)")
     for name, row in found["rows"].items():
         print(results.line_of(name, row))
