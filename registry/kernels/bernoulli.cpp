@@ -43,12 +43,12 @@ std::optional<One> one_of(at::ScalarType dtype) {
 }
 
 /// Where each thread's part of `count` values begins and ends. States of a twister follow one from the other, so that a
-/// thread makes those of the parts before its own as well, which takes half as long as to draw their values: parts are the
-/// smaller the later they begin.
+/// thread makes those of the parts before its own as well, a third of what their values cost in all: parts are the smaller
+/// the later they begin.
 std::vector<int64_t> bounds_of_threads(int64_t count, int64_t threads) {
-  std::vector<double> ends = {0};  // e of: time = e * make + (e - the end before) * draw
-  constexpr double kMake = 1.0 / 3, kDraw = 2.0 / 3, kTime = 1;
-  for (int64_t i = 0; i < threads; ++i) ends.push_back((kTime + kDraw * ends.back()) / (kMake + kDraw));
+  constexpr double kDraw = 2.0 / 3;  // of a value's cost: the rest makes its state
+  std::vector<double> ends = {0};    // such that (1 - kDraw) * end + kDraw * (end - the end before) is 1 for each
+  for (int64_t i = 0; i < threads; ++i) ends.push_back(1 + kDraw * ends.back());
   std::vector<int64_t> bounds;
   bounds.reserve(ends.size());
   for (const double end : ends) bounds.push_back(std::llround(end / ends.back() * static_cast<double>(count)));

@@ -52,13 +52,12 @@ at::Tensor gradient_of(const at::Tensor& weight, const at::Tensor& a, const at::
   const bool is_own = is_own_product(a, b), is_written_once = is_own || a.scalar_type() == weight.scalar_type();
   at::Tensor place = is_written_once ? take_gradient_place(weight) : at::Tensor();
   if (is_sparse) return sparse_product(a, b, place);
-  if (is_own && !place.defined()) {
-    const at::Tensor sum = gradient_to_add_to(weight);
+  if (is_own) {
+    const at::Tensor sum = gradient_to_add_to(weight);  // undefined where there is a place
     if (sum.defined()) return add_matrix_product(sum, a, b), at::Tensor();
-    at::Tensor gradient = matrix_product(a, b, weight.scalar_type());
+    at::Tensor gradient = matrix_product(a, b, weight.scalar_type(), {}, place);
     return begin_gradient(weight, gradient) ? at::Tensor() : gradient;
   }
-  if (is_own) return matrix_product(a, b, weight.scalar_type(), {}, place);
   if (!place.defined()) return product_of(a, b, weight.scalar_type());
   at::mm_out(place, a, b.to(a.scalar_type()));
   return place;

@@ -157,7 +157,7 @@ struct SharedProduct {
 #endif
 
 /// `to`: what is told of the result but its memory.
-void multiply(const at::Tensor& a, const at::Tensor& b, const at::Tensor& result, ProductResult to) {
+void multiply(const at::Tensor& a, const at::Tensor& b, at::Tensor& result, ProductResult to) {
 #if defined(__x86_64__)
   constexpr int64_t kWorkOfThread = int64_t{1} << 17;  // multiplications
   to.at = result.mutable_data_ptr();
@@ -170,7 +170,7 @@ void multiply(const at::Tensor& a, const at::Tensor& b, const at::Tensor& result
     if (to.adds) {
       result.add_(sums.sum(0));
     } else {
-      at::sum_out(const_cast<at::Tensor&>(result), sums, 0);
+      at::sum_out(result, sums, 0);
     }
   } else if (product.threads > 1 && product.may_take_rows()) {
     product.multiply_as_rows_are_taken();
@@ -213,7 +213,8 @@ at::Tensor matrix_product(const at::Tensor& a, const at::Tensor& b, at::ScalarTy
 }
 
 void add_matrix_product(const at::Tensor& sum, const at::Tensor& a, const at::Tensor& b) {
-  multiply(a, b, sum, {nullptr, false, nullptr, true});
+  at::Tensor result = sum;
+  multiply(a, b, result, {nullptr, false, nullptr, true});
 }
 
 }  // namespace trainrun::kernels

@@ -11,9 +11,9 @@
 namespace trainrun::kernels {
 namespace {
 
-constexpr int64_t kStrip = ProductBlocks::kStrip, kColumns = ProductBlocks::kPanel;
-constexpr int kVectors = kColumns / kLanes, kRowsAtOnce = ProductBlocks::kRowsAtOnce;
-static_assert(kLanes == 16 && kColumns % kLanes == 0 && kStrip <= kLanes);
+constexpr int64_t kStrip = ProductBlocks::kStrip, kWidth = ProductBlocks::kPanel;  // rows; columns
+constexpr int kVectors = kWidth / kLanes, kRowsAtOnce = ProductBlocks::kRowsAtOnce;
+static_assert(kLanes == 16 && kWidth % kLanes == 0 && kStrip <= kLanes);
 
 template <class Unit>
 constexpr int64_t units_of(const ProductShape& shape) {
@@ -35,13 +35,13 @@ struct Piece {
 template <class Unit>
 void pack_rows(const ProductShape& shape, const ProductFactor& b, int64_t first, int64_t panels, const Piece& piece,
                uint32_t* to) {
-  const int64_t step = piece.units * kColumns;  // from panel to panel
-  for (int64_t unit = piece.first; unit < piece.end(); ++unit, to += kColumns) {
+  const int64_t step = piece.units * kWidth;  // from panel to panel
+  for (int64_t unit = piece.first; unit < piece.end(); ++unit, to += kWidth) {
     const int64_t depth = unit * Unit::kNumbers, at = depth * b.row + first;
     uint32_t* own = to;
     for (int64_t panel = 0; panel < panels; ++panel, own += step) {
-      for (int64_t i = 0; i < kColumns; i += int64_t{2} * kLanes) {
-        const int64_t j = panel * kColumns + i;
+      for (int64_t i = 0; i < kWidth; i += int64_t{2} * kLanes) {
+        const int64_t j = panel * kWidth + i;
         const TwoVectors units =
             Unit::template side_by_side<kLanes>(b, at + j, b.row, shape.depth - depth, shape.columns - first - j);
         _mm512_storeu_si512(own + i, units.first);
@@ -55,7 +55,7 @@ void pack_rows(const ProductShape& shape, const ProductFactor& b, int64_t first,
 template <class Unit>
 void pack_columns_of_panel(const ProductShape& shape, const ProductFactor& b, int64_t first, const Piece& piece,
                            uint32_t* to) {
-  for (int64_t j = 0; j < kColumns; j += kLanes) {
+  for (int64_t j = 0; j < kWidth; j += kLanes) {
     for (int64_t unit = 0; unit < piece.units; unit += kLanes) {
       const int64_t at = (piece.first + unit) * Unit::kNumbers;
       Floats square[kLanes];
@@ -67,7 +67,7 @@ void pack_columns_of_panel(const ProductShape& shape, const ProductFactor& b, in
       }
       transpose(square);
       for (int64_t k = 0; k < lesser(kLanes, piece.units - unit); ++k) {
-        _mm512_storeu_ps(to + (unit + k) * kColumns + j, square[k]);
+        _mm512_storeu_ps(to + (unit + k) * kWidth + j, square[k]);
       }
     }
   }
@@ -172,8 +172,8 @@ struct Tile {
 template <class Unit, int kRows, int kWide>
 [[gnu::noinline]] void multiply_rows(const Tile& tile, int64_t row, const ProductResult& to, int64_t at,
                                      int64_t to_row) {
-  constexpr int64_t kFetched =
-      4;  // units of the panel before they are read: a page's end stops the processor's own fetching
+  // The panel is fetched so many units before it is read: the processor's own fetching stops with each page.
+  constexpr int64_t kFetched = 4;
   float* const kept = tile.sums + row * tile.sums_row;
   Floats sum[kRows][kWide];
   unrolled<kRows * kWide>([&](auto i) TRAINRUN_INLINE { sum[i / kWide][i % kWide] = Floats{}; });
@@ -248,7 +248,7 @@ void multiply_tile(const Tile& tile, int64_t rows, const ProductResult& to, int6
   });
 }
 
-/// At most ProductBlocks::kRows rows and kColumns columns.
+/// At most ProductBlocks::kRows rows and ProductBlocks::columns columns.
 template <class Unit>
 void multiply_block(const ProductShape& shape, const ProductFactor& a, const ProductFactor& b, const ProductPart& block,
                     const ProductResult& to, uint32_t* scratch, bool is_packed) {
@@ -258,15 +258,15 @@ void multiply_block(const ProductShape& shape, const ProductFactor& a, const Pro
   const int64_t pieces =
       ProductBlocks::is_one_piece(a, units) ? 1 : (units + ProductBlocks::kUnits - 1) / ProductBlocks::kUnits;
   const int64_t most = rounded_up((units + pieces - 1) / pieces, kLanes);
-  const int64_t panels = (block.column_end - block.column_begin + kColumns - 1) / kColumns;
+  const int64_t panels = (block.column_end - block.column_begin + kWidth - 1) / kWidth;
   const bool is_direct = Unit::kNumbers == 1 && is_read_directly(shape, b);
   Piece piece{0, 0};
   for (; piece.first < units; piece.first += piece.units) {
     piece.units = lesser(most, units - piece.first);
     constexpr int64_t kTogether = 2;  // panels: more would be written to the same lines of the L1 cache
     for (int64_t panel = is_direct || is_packed ? panels : 0; panel < panels; panel += b.column == 1 ? kTogether : 1) {
-      uint32_t* const packed = scratch + panel * piece.units * kColumns;
-      const int64_t first = block.column_begin + panel * kColumns;
+      uint32_t* const packed = scratch + panel * piece.units * kWidth;
+      const int64_t first = block.column_begin + panel * kWidth;
       if (b.column == 1) {
         pack_rows<Unit>(shape, b, first, lesser(kTogether, panels - panel), piece, packed);
       } else {
@@ -280,21 +280,21 @@ void multiply_block(const ProductShape& shape, const ProductFactor& a, const Pro
       if (is_turned && number == 0) turn_strips<Unit>(shape, a, row, piece, strip_room);
       const Strip strip = is_turned ? Strip{strip_room + number * (piece.units * kStrip + kLanes), 1, kStrip}
                                     : straight_strip<Unit>(shape, a, row, piece, strip_room);
-      for (int64_t column = block.column_begin; column < block.column_end; column += kColumns) {
+      for (int64_t column = block.column_begin; column < block.column_end; column += kWidth) {
         const int64_t before = column - block.column_begin;
         const Tile tile{strip,
                         is_direct ? static_cast<const uint32_t*>(b.at) + piece.first * b.row + column
                                   : scratch + before * piece.units,
-                        is_direct ? b.row : kColumns,
+                        is_direct ? b.row : kWidth,
                         piece.units,
-                        lesser(kColumns, block.column_end - column),
+                        lesser(kWidth, block.column_end - column),
                         sums + (row - block.row_begin) * ProductBlocks::kColumns + before,
                         ProductBlocks::kColumns,
                         piece.first == 0,
                         piece.end() == units,
                         to.bias == nullptr ? nullptr : to.bias + column,
                         ahead_of<Unit>(a, row + (together - number) * kStrip, block.row_end, piece,
-                                       number * panels + before / kColumns, together * panels)};
+                                       number * panels + before / kWidth, together * panels)};
         multiply_tile<Unit>(tile, lesser(kStrip, block.row_end - row), to, row * shape.columns + column, shape.columns);
       }
     }

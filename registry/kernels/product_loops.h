@@ -63,8 +63,8 @@ inline bool is_read_directly(const ProductShape& shape, const ProductFactor& b) 
 
 /// Computes a part of the product, each number of it summed in the order of depth, piece by piece. `scratch` holds
 /// ProductBlocks::kScratch numbers; if `is_packed`, those that it was left with by a part of the same columns, which are
-/// at most ProductBlocks::columns, and all of depth, which is one piece. Of bfloat16, two products are added to a sum of float32 at once; `a` is of
-/// bfloat16, and `b` is rounded to it where it is of float32.
+/// at most ProductBlocks::columns, and all of depth, which is one piece. Of bfloat16, two products are added to a sum of
+/// float32 at once; `a` is of bfloat16, and `b` is rounded to it where it is of float32.
 void multiply_part_bf16(const ProductShape& shape, const ProductFactor& a, const ProductFactor& b,
                         const ProductPart& part, const ProductResult& to, uint32_t* scratch, bool is_packed = false);
 /// The same of float32 alone.

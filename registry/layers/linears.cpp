@@ -176,6 +176,10 @@ struct EmbeddingTable {
       checker.fail("padding_idx", "must be within num_embeddings, " + std::to_string(num_embeddings));
     }
   }
+  /// `padding_idx`, counted from the first row.
+  std::optional<int64_t> padding_row() const {
+    return padding_idx && *padding_idx < 0 ? std::optional(*padding_idx + num_embeddings) : padding_idx;
+  }
   /// The rows of the table that input 0 names, [N, …, embedding_dim], no longer than `max_norm`.
   OnnxValue rows_form(OnnxForm& form) const {
     OnnxValue rows = form.op("Gather", {form.state("weight"), form.input()});
@@ -193,7 +197,7 @@ struct EmbeddingTable {
       throw LayerError("it looks up integer indices, but the input is " + std::string(at::toString(dtype)));
     }
     Options options(num_embeddings, embedding_dim);
-    options.padding_idx(padding_idx).max_norm(max_norm).norm_type(norm_type).scale_grad_by_freq(scale_grad_by_freq);
+    options.padding_idx(padding_row()).max_norm(max_norm).norm_type(norm_type).scale_grad_by_freq(scale_grad_by_freq);
     return options;
   }
 };
@@ -245,15 +249,14 @@ struct EmbeddingModule : TableModule<torch::nn::EmbeddingImpl> {
       return torch::nn::functional::detail::embedding(indices, table(indices), padding, std::nullopt,
                                                       options.norm_type(), true, options.sparse());
     }
-    const int64_t left_alone = !padding ? -1 : *padding < 0 ? *padding + options.num_embeddings() : *padding;
-    return kernels::embedding(table(indices), indices, left_alone);
+    return kernels::embedding(table(indices), indices, padding.value_or(-1));
   }
 };
 
 struct Embedding : EmbeddingTable {
   AdaptableWeight rows() const {
     AdaptableWeight rows = {.form = AdaptableWeight::Form::kRows};
-    if (padding_idx) rows.padding = *padding_idx < 0 ? *padding_idx + num_embeddings : *padding_idx;
+    if (const auto padding = padding_row()) rows.padding = *padding;
     return rows;
   }
   static void describe(Fields<Embedding>& f) { describe_table(f); }
@@ -321,10 +324,10 @@ struct EmbeddingBag : EmbeddingTable {
  private:
   /// 1 for indices that are not padding.
   OnnxValue counts_form(OnnxForm& form) const {
-    if (!padding_idx) return {};
-    const int64_t padding = *padding_idx < 0 ? *padding_idx + num_embeddings : *padding_idx;
+    const auto padding = padding_row();
+    if (!padding) return {};
     const OnnxValue is_padding =
-        form.op("Equal", {form.input(), form.number(static_cast<double>(padding), form.dtype())});
+        form.op("Equal", {form.input(), form.number(static_cast<double>(*padding), form.dtype())});
     const OnnxValue counts = form.cast(form.op("Not", {is_padding}), at::kFloat);
     return form.op("Unsqueeze", {counts, form.ints({-1})});
   }
