@@ -24,17 +24,16 @@ struct BfloatPair {
   static constexpr int64_t kNumbers = 2;
   using Number = Bfloat16;  // of a
 
-  /// Pairs of up to 32 numbers that lie side by side, at `at` and `step` behind it: 16, and 16 from the one at `kSecond`
+  /// Pairs of up to 32 numbers that lie side by side, at `at` and `step` behind it: 16, and 16 from the one at `kLanes`
   /// on. The last number of an odd depth has no other.
-  template <int64_t kSecond>
   TRAINRUN_INLINE static TwoVectors side_by_side(const ProductFactor& of, int64_t at, int64_t step, int64_t numbers,
                                                  int64_t count) {
     if (of.is_bfloat16) {
       const __m512i row = following(of, at, count);
       const __m512i next = numbers < kNumbers ? __m512i{} : following(of, at + step, count);
-      return {in_turn<0>(row, next), in_turn<kSecond>(row, next)};
+      return {in_turn<0>(row, next), in_turn<kLanes>(row, next)};
     }
-    return {rounded(of, at, step, numbers, count), rounded(of, at + kSecond, step, numbers, count - kSecond)};
+    return {rounded(of, at, step, numbers, count), rounded(of, at + kLanes, step, numbers, count - kLanes)};
   }
   /// Pairs of up to 16 numbers of float32.
   TRAINRUN_INLINE static __m512i rounded(const ProductFactor& of, int64_t at, int64_t step, int64_t numbers,

@@ -10,6 +10,7 @@
 
 #include "registry/kernels/cpu_path.h"
 #include "registry/kernels/matrix_product.h"
+#include "registry/kernels/own_products.h"
 #include "registry/kernels/plain_tensor.h"
 #include "registry/kernels/product_convolution.h"
 #include "registry/kernels/winograd.h"
@@ -190,8 +191,9 @@ bool point_product_pays(int64_t channels, int64_t filters, int64_t points) {
   constexpr int64_t kFewestChannels = 16, kFewestPoints = 4;
   const int64_t fewest = std::min(channels, filters);
   if (best_cpu_path() == CpuPath::kGeneric || fewest < kFewestChannels || points < kFewestPoints) return false;
-  constexpr int64_t kSmallImage = 100, kManyChannels = 128;  // else oneDNN's kernel for AVX-512 is as quick, or quicker
-  return best_cpu_path() == CpuPath::kAvx2 || points <= kSmallImage || fewest >= kManyChannels;
+  if (best_cpu_path() == CpuPath::kAvx2 || uses_own_products()) return true;
+  constexpr int64_t kSmallImage = 100, kManyChannels = 128;  // else oneDNN's kernel is as quick as MKL's, or quicker
+  return points <= kSmallImage || fewest >= kManyChannels;
 }
 
 at::Tensor point_conv2d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,

@@ -36,8 +36,8 @@ at::Tensor fast_conv2d(const at::Tensor& x, const at::Tensor& weight, const at::
                        std::array<int64_t, 2> padding);
 
 /// Whether a convolution of 1x1 of any stride is quicker as one product of matrices than by oneDNN on this processor: a
-/// rule of the sizes alone; `points` are those of an output image. From measurements on AMD's Zen 3 with AVX2 and Zen 4
-/// with AVX-512 (`trainrun profile`).
+/// rule of the sizes alone, and of who computes products (own_products.h); `points` are those of an output image. From
+/// measurements on AMD's Zen 3 with AVX2 and Zen 4 with AVX-512 (`trainrun profile`).
 bool point_product_pays(int64_t channels, int64_t filters, int64_t points);
 
 /// conv2d(x, weight, bias, stride) of x [N, C, H, W] and weight [K, C, 1, 1]; `bias` [K] may be undefined. Where x is a

@@ -12,11 +12,10 @@ struct SingleFloat {
   static constexpr int64_t kNumbers = 1;
   using Number = float;
 
-  /// Up to 16 numbers that lie side by side, and 16 from the one at `kSecond` on.
-  template <int64_t kSecond>
+  /// Up to 16 numbers that lie side by side, and 16 from the one at `kLanes` on.
   TRAINRUN_INLINE static TwoVectors side_by_side(const ProductFactor& of, int64_t at, int64_t /*step*/,
                                                  int64_t /*numbers*/, int64_t count) {
-    return {following(of, at, count), following(of, at + kSecond, count - kSecond)};
+    return {following(of, at, count), following(of, at + kLanes, count - kLanes)};
   }
   TRAINRUN_INLINE static __m512i following(const ProductFactor& of, int64_t at, int64_t count) {
     return _mm512_maskz_loadu_epi32(lowest(count), static_cast<const float*>(of.at) + at);

@@ -15,9 +15,11 @@ constexpr int64_t kStrip = ProductBlocks::kStrip, kWidth = ProductBlocks::kPanel
 constexpr int kVectors = kWidth / kLanes, kRowsAtOnce = ProductBlocks::kRowsAtOnce;
 static_assert(kLanes == 16 && kWidth % kLanes == 0 && kStrip <= kLanes);
 
+constexpr int64_t quotient_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 template <class Unit>
 constexpr int64_t units_of(const ProductShape& shape) {
-  return (shape.depth + Unit::kNumbers - 1) / Unit::kNumbers;
+  return quotient_up(shape.depth, Unit::kNumbers);
 }
 
 struct TwoVectors {
@@ -30,20 +32,27 @@ struct Piece {
   int64_t end() const { return first + units; }
 };
 
-/// Whole panels of a matrix whose rows lie one after the other, rows in the order of memory: to[panel][unit][column],
-/// zeros where there is none.
+/// A matrix whose numbers of equal depth lie side by side in memory: rows of `b`, or columns of `a`.
+struct SideBySide {
+  const ProductFactor& of;
+  int64_t step;        // from one number of depth to the next
+  int64_t depth, end;  // how many there are, and how many lie side by side
+};
+
+/// Panels of `width` numbers from number `first` on, in the order of memory: to[panel][unit][number], zeros where there
+/// is none.
 template <class Unit>
-void pack_rows(const ProductShape& shape, const ProductFactor& b, int64_t first, int64_t panels, const Piece& piece,
-               uint32_t* to) {
-  const int64_t step = piece.units * kWidth;  // from panel to panel
-  for (int64_t unit = piece.first; unit < piece.end(); ++unit, to += kWidth) {
-    const int64_t depth = unit * Unit::kNumbers, at = depth * b.row + first;
+void pack_side_by_side(const SideBySide& matrix, int64_t first, int64_t width, int64_t panels, const Piece& piece,
+                       uint32_t* to) {
+  const int64_t step = piece.units * width;  // from panel to panel
+  for (int64_t unit = piece.first; unit < piece.end(); ++unit, to += width) {
+    const int64_t depth = unit * Unit::kNumbers, at = depth * matrix.step + first;
     uint32_t* own = to;
     for (int64_t panel = 0; panel < panels; ++panel, own += step) {
-      for (int64_t i = 0; i < kWidth; i += int64_t{2} * kLanes) {
-        const int64_t j = panel * kWidth + i;
+      for (int64_t i = 0; i < width; i += int64_t{2} * kLanes) {
+        const int64_t j = panel * width + i;
         const TwoVectors units =
-            Unit::template side_by_side<kLanes>(b, at + j, b.row, shape.depth - depth, shape.columns - first - j);
+            Unit::side_by_side(matrix.of, at + j, matrix.step, matrix.depth - depth, matrix.end - first - j);
         _mm512_storeu_si512(own + i, units.first);
         _mm512_storeu_si512(own + i + kLanes, units.second);
       }
@@ -73,24 +82,11 @@ void pack_columns_of_panel(const ProductShape& shape, const ProductFactor& b, in
   }
 }
 
-/// A strip of rows as its products read it: unit d of row i is at[i * row + d * unit].
+/// Rows as their products read them: unit d of row i is at[i * row + d * unit].
 struct Strip {
   const uint32_t* at;
   int64_t row, unit;
 };
-
-/// Two strips of an `a` whose rows lie side by side: to[strip][unit][row]. Writes up to kLanes numbers behind them.
-template <class Unit>
-void turn_strips(const ProductShape& shape, const ProductFactor& a, int64_t first, const Piece& piece, uint32_t* to) {
-  const int64_t rows = shape.rows - first, step = Unit::kNumbers * a.column, of_strip = piece.units * kStrip;
-  int64_t at = piece.first * step + first, left = shape.depth - piece.first * Unit::kNumbers;
-  // The second strip is written a vector behind the first, whose last unit reaches into it.
-  for (int64_t unit = 0; unit < piece.units; ++unit, at += step, left -= Unit::kNumbers, to += kStrip) {
-    const TwoVectors units = Unit::template side_by_side<kStrip>(a, at, a.column, left, rows);
-    _mm512_storeu_si512(to, units.first);
-    _mm512_storeu_si512(to + of_strip + kLanes, units.second);
-  }
-}
 
 /// Of an `a` whose rows lie one after the other: where they are, or, if units reach from one into the next or they are so
 /// far apart that a cache keeps few of them, copies.
@@ -130,29 +126,38 @@ TRAINRUN_INLINE inline void fetch_to_write(const ProductResult& to, int64_t at) 
   });
 }
 
-/// Memory that the next strips read, and that is fetched meanwhile: with each kLanes units so many lines, `line` bytes
-/// apart, which begin `step` bytes behind those before.
-struct Ahead {
-  const char* at;
-  int64_t lines, line, step;
+/// Rows [begin, end) of `a` that are read next.
+struct NextRows {
+  int64_t begin, end;
+  Piece piece;  // of no units where there is none
 };
 
-/// What tile number `tile` of `tiles` fetches for the strips from `row` on, which are read or packed next.
+/// Memory that the next rows are read from, and that is fetched meanwhile: each group of rows of a tile fetches its
+/// share, some places with each kLanes units until there are none left.
+struct Ahead {
+  const char* at;
+  int64_t of_group;       // bytes from the places of a group to those of the next
+  int64_t steps;          // how often kLanes units are multiplied and
+  int64_t places, place;  // so many places fetched, which lie so many bytes apart
+  int64_t step;           // bytes from those of a step to those of the next
+  int64_t bytes;          // of a place
+};
+
+/// What tile number `tile` of `tiles` fetches, whose rows are computed in so many groups.
 template <class Unit>
-Ahead ahead_of(const ProductFactor& a, int64_t row, int64_t rows, const Piece& piece, int64_t tile, int64_t tiles) {
-  if (row >= rows) return {nullptr, 0, 0, 0};
+Ahead ahead_of(const ProductFactor& a, const NextRows& next, int64_t tile, int64_t tiles, int64_t groups) {
+  if (next.piece.units <= 0) return {};
   using Number = typename Unit::Number;
-  const auto* const at = static_cast<const Number*>(a.at);
-  const auto size = static_cast<int64_t>(sizeof(Number)), numbers = Unit::kNumbers;
-  if (a.column == 1) {
-    const int64_t from = lesser(row + kStrip * tile / tiles, rows);
-    const int64_t until = lesser(row + kStrip * (tile + 1) / tiles, rows);
-    return {reinterpret_cast<const char*>(at + from * a.row + numbers * piece.first), until - from, size * a.row,
-            size * numbers * kLanes};
-  }
-  const int64_t lines = (numbers * kLanes + tiles - 1) / tiles,
-                depth = numbers * (piece.first + piece.units * tile / tiles);
-  return {reinterpret_cast<const char*>(at + depth * a.column + row), lines, size * a.column, size * lines * a.column};
+  constexpr int64_t kSize = sizeof(Number), kNumbers = Unit::kNumbers;
+  const int64_t rows = next.end - next.begin, steps = quotient_up(next.piece.units, kLanes);
+  const auto* at = static_cast<const Number*>(a.at) + next.begin * a.row + next.piece.first * kNumbers * a.column;
+  const bool is_straight = a.column == 1;  // then a place is a line of a row; else all rows of a number of depth
+  const int64_t share = quotient_up(is_straight ? rows : next.piece.units * kNumbers, tiles * groups);
+  const int64_t line = is_straight ? a.row : a.column, place = kSize * line;
+  const auto* const first = reinterpret_cast<const char*>(at + tile * groups * share * line);
+  if (is_straight) return {first, share * place, steps, share, place, kSize * kNumbers * kLanes, 1};
+  const int64_t places = quotient_up(share, steps);
+  return {first, share * place, quotient_up(share, places), places, place, places * place, kSize * rows};
 }
 
 /// Some columns of a strip's product, at most a panel of them.
@@ -173,7 +178,7 @@ template <class Unit, int kRows, int kWide>
 [[gnu::noinline]] void multiply_rows(const Tile& tile, int64_t row, const ProductResult& to, int64_t at,
                                      int64_t to_row) {
   // The panel is fetched so many units before it is read: the processor's own fetching stops with each page.
-  constexpr int64_t kFetched = 4;
+  constexpr int64_t kFetched = 4, kLine = 64;
   float* const kept = tile.sums + row * tile.sums_row;
   Floats sum[kRows][kWide];
   unrolled<kRows * kWide>([&](auto i) TRAINRUN_INLINE { sum[i / kWide][i % kWide] = Floats{}; });
@@ -201,9 +206,13 @@ template <class Unit, int kRows, int kWide>
     b += b_row;
   };
   int64_t d = 0;
-  const char* ahead = tile.ahead.at;
-  for (; d + kLanes <= tile.units; d += kLanes, ahead += tile.ahead.step) {
-    for (int64_t i = 0; i < tile.ahead.lines; ++i) __builtin_prefetch(ahead + i * tile.ahead.line, 0, 2);
+  const char* ahead = tile.ahead.at + row / kRowsAtOnce * tile.ahead.of_group;
+  for (int64_t steps = tile.ahead.steps; d + kLanes <= tile.units; d += kLanes, ahead += tile.ahead.step) {
+    const int64_t places = steps-- > 0 ? tile.ahead.places : 0;
+    for (int64_t i = 0; i < places; ++i) {
+      const char* const place = ahead + i * tile.ahead.place;
+      for (int64_t byte = 0; byte < tile.ahead.bytes; byte += kLine) __builtin_prefetch(place + byte, 0, 2);
+    }
 #pragma GCC unroll 2
     for (int64_t k = 0; k < kLanes; ++k) multiply();
   }
@@ -231,7 +240,7 @@ template <class Unit, int kRows, int kWide>
 template <class Unit, int kWide>
 void multiply_columns(const Tile& tile, int64_t rows, const ProductResult& to, int64_t at, int64_t to_row) {
   int64_t row = 0;
-  for (int64_t groups = (rows + kRowsAtOnce - 1) / kRowsAtOnce; groups > 0; --groups) {
+  for (int64_t groups = quotient_up(rows, kRowsAtOnce); groups > 0; --groups) {
     const int64_t count = (rows - row + groups - 1) / groups;
     unrolled<kRowsAtOnce>([&](auto less) TRAINRUN_INLINE {
       if (count == less + 1) multiply_rows<Unit, less + 1, kWide>(tile, row, to, at, to_row);
@@ -242,10 +251,28 @@ void multiply_columns(const Tile& tile, int64_t rows, const ProductResult& to, i
 
 template <class Unit>
 void multiply_tile(const Tile& tile, int64_t rows, const ProductResult& to, int64_t at, int64_t to_row) {
-  const int64_t wide = (tile.columns + kLanes - 1) / kLanes;
+  const int64_t wide = quotient_up(tile.columns, kLanes);
   unrolled<kVectors>([&](auto less) TRAINRUN_INLINE {
     if (wide == less + 1) multiply_columns<Unit, less + 1>(tile, rows, to, at, to_row);
   });
+}
+
+/// The panels of a block, one after the other.
+template <class Unit>
+void pack_panels(const ProductShape& shape, const ProductFactor& b, const ProductPart& block, const Piece& piece,
+                 uint32_t* to) {
+  constexpr int64_t kTogether = 2;  // panels: more would be written to the same lines of the L1 cache
+  const int64_t panels = quotient_up(block.column_end - block.column_begin, kWidth);
+  const SideBySide rows{b, b.row, shape.depth, shape.columns};
+  for (int64_t panel = 0; panel < panels; panel += b.column == 1 ? kTogether : 1) {
+    uint32_t* const own = to + panel * piece.units * kWidth;
+    const int64_t first = block.column_begin + panel * kWidth;
+    if (b.column == 1) {
+      pack_side_by_side<Unit>(rows, first, kWidth, lesser(kTogether, panels - panel), piece, own);
+    } else {
+      pack_columns_of_panel<Unit>(shape, b, first, piece, own);
+    }
+  }
 }
 
 /// At most ProductBlocks::kRows rows and ProductBlocks::columns columns.
@@ -253,33 +280,29 @@ template <class Unit>
 void multiply_block(const ProductShape& shape, const ProductFactor& a, const ProductFactor& b, const ProductPart& block,
                     const ProductResult& to, uint32_t* scratch, bool is_packed) {
   uint32_t* const strip_room = scratch + ProductBlocks::kUnits * ProductBlocks::kColumns;
-  auto* const sums = reinterpret_cast<float*>(strip_room + ProductBlocks::kOnePiece * kStrip + int64_t{2} * kLanes);
+  auto* const sums = reinterpret_cast<float*>(strip_room + ProductBlocks::kStrips);
   const int64_t units = units_of<Unit>(shape);
-  const int64_t pieces =
-      ProductBlocks::is_one_piece(a, units) ? 1 : (units + ProductBlocks::kUnits - 1) / ProductBlocks::kUnits;
-  const int64_t most = rounded_up((units + pieces - 1) / pieces, kLanes);
-  const int64_t panels = (block.column_end - block.column_begin + kWidth - 1) / kWidth;
-  const bool is_direct = Unit::kNumbers == 1 && is_read_directly(shape, b);
+  const int64_t pieces = ProductBlocks::is_one_piece(a, units) ? 1 : quotient_up(units, ProductBlocks::kUnits);
+  const int64_t most = rounded_up(quotient_up(units, pieces), kLanes);
+  const int64_t panels = quotient_up(block.column_end - block.column_begin, kWidth);
+  const bool is_direct = Unit::kNumbers == 1 && is_read_directly(shape, b), is_turned = a.column != 1;
+  const SideBySide columns{a, a.column, shape.depth, shape.rows};
+  const int64_t turned = rounded_up(block.row_end - block.row_begin, int64_t{2} * kLanes);
+  const int64_t of_strip = is_turned ? lesser(ProductBlocks::kTurned, turned) : kStrip;
   Piece piece{0, 0};
   for (; piece.first < units; piece.first += piece.units) {
     piece.units = lesser(most, units - piece.first);
-    constexpr int64_t kTogether = 2;  // panels: more would be written to the same lines of the L1 cache
-    for (int64_t panel = is_direct || is_packed ? panels : 0; panel < panels; panel += b.column == 1 ? kTogether : 1) {
-      uint32_t* const packed = scratch + panel * piece.units * kWidth;
-      const int64_t first = block.column_begin + panel * kWidth;
-      if (b.column == 1) {
-        pack_rows<Unit>(shape, b, first, lesser(kTogether, panels - panel), piece, packed);
-      } else {
-        pack_columns_of_panel<Unit>(shape, b, first, piece, packed);
+    if (!is_direct && !is_packed) pack_panels<Unit>(shape, b, block, piece, scratch);
+    for (int64_t row = block.row_begin; row < block.row_end; row += of_strip) {
+      const int64_t end = lesser(row + of_strip, block.row_end);
+      if (is_turned) pack_side_by_side<Unit>(columns, row, of_strip, 1, piece, strip_room);
+      const Strip strip =
+          is_turned ? Strip{strip_room, 1, of_strip} : straight_strip<Unit>(shape, a, row, piece, strip_room);
+      NextRows next{end, lesser(end + of_strip, block.row_end), piece};
+      if (end == block.row_end) {
+        next = {
+            block.row_begin, lesser(block.row_begin + of_strip, end), {piece.end(), lesser(most, units - piece.end())}};
       }
-    }
-    const bool is_turned = a.column != 1;
-    const int64_t together = is_turned ? 2 : 1;  // strips
-    for (int64_t row = block.row_begin; row < block.row_end; row += kStrip) {
-      const int64_t number = (row - block.row_begin) / kStrip % together;
-      if (is_turned && number == 0) turn_strips<Unit>(shape, a, row, piece, strip_room);
-      const Strip strip = is_turned ? Strip{strip_room + number * (piece.units * kStrip + kLanes), 1, kStrip}
-                                    : straight_strip<Unit>(shape, a, row, piece, strip_room);
       for (int64_t column = block.column_begin; column < block.column_end; column += kWidth) {
         const int64_t before = column - block.column_begin;
         const Tile tile{strip,
@@ -293,9 +316,8 @@ void multiply_block(const ProductShape& shape, const ProductFactor& a, const Pro
                         piece.first == 0,
                         piece.end() == units,
                         to.bias == nullptr ? nullptr : to.bias + column,
-                        ahead_of<Unit>(a, row + (together - number) * kStrip, block.row_end, piece,
-                                       number * panels + before / kWidth, together * panels)};
-        multiply_tile<Unit>(tile, lesser(kStrip, block.row_end - row), to, row * shape.columns + column, shape.columns);
+                        ahead_of<Unit>(a, next, before / kWidth, panels, quotient_up(end - row, kRowsAtOnce))};
+        multiply_tile<Unit>(tile, end - row, to, row * shape.columns + column, shape.columns);
       }
     }
   }

@@ -32,8 +32,8 @@ struct ProductPart {
   int64_t row_begin, row_end, column_begin, column_end;
 };
 
-/// How a part is computed: by panels of columns, which stay in the L2 cache, and strips of rows, in the L1 cache, that
-/// pass by them. Depth is counted in units of 32 bits: a float32, or two bfloat16 that follow each other.
+/// How a part is computed: by panels of columns, which stay in the L2 cache, and strips of rows, which pass by them.
+/// Depth is counted in units of 32 bits: a float32, or two bfloat16 that follow each other.
 struct ProductBlocks {
   static constexpr int64_t kRowsAtOnce = 6;           // that are computed together: as many sums as registers hold
   static constexpr int64_t kPanel = 64;               // and columns
@@ -42,8 +42,10 @@ struct ProductBlocks {
   static constexpr int64_t kColumns = 6 * kPanel;     // whose panels the cache keeps
   static constexpr int64_t kOnePiece = 2 * kUnits;    // of depth at once, with fewer columns
   static constexpr int64_t kRows = 86 * kStrip;       // whose sums are kept from one piece of depth to the next
-  static constexpr int64_t kScratch =
-      kUnits * kColumns + kOnePiece * kStrip + 32 + kRows * kColumns;  // numbers of 32 bits
+  static constexpr int64_t kTurned = 96;  // rows of a strip where they lie side by side: copied, six lines at a time
+  static constexpr int64_t kStrips = kUnits * kTurned;                                 // numbers of 32 bits
+  static constexpr int64_t kScratch = kUnits * kColumns + kStrips + kRows * kColumns;  // of them
+  static_assert(kStrips >= kOnePiece * kStrip);
 
   /// Whether all of depth is one piece: no sums are kept, and what is packed of `b` serves all rows. Where rows of `a` lie
   /// side by side, they would be packed anew for each of the more blocks of columns.

@@ -204,4 +204,7 @@ TEST_CASE("whether a convolution of 1x1 is a product depends on its sizes alone"
   CHECK(point_product_pays(64, 256, 256) == (best_cpu_path() == CpuPath::kAvx2));
   CHECK_FALSE(point_product_pays(8, 256, 64));
   CHECK_FALSE(point_product_pays(64, 256, 1));
+  const OwnProducts own;  // which are quicker than oneDNN's of any size
+  CHECK(point_product_pays(64, 256, 256) == is_measured);
+  CHECK_FALSE(point_product_pays(8, 256, 64));
 }
