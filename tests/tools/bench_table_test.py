@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from torch import nn
 
 from tests.program import BINARY
 
@@ -16,7 +17,7 @@ ROW = "unet fp32"
 PEERS = ["PyTorch", "Accelerate"]
 
 sys.path.insert(0, str(ROOT / "tools/bench"))
-from table import results, rows  # noqa: E402
+from table import peer_tasks, results, rows  # noqa: E402
 
 
 def table(*words, code=0):
@@ -53,6 +54,13 @@ def test_trainrun_and_its_peers_train_the_same_net(measured):
     [mine, *theirs] = (run["loss"] for run in sorted(row["runs"], key=lambda run: run["program"] != "trainrun"))
     assert theirs == pytest.approx([mine] * len(PEERS), rel=1e-3)
     assert results.summary(row)["losses"] == "equal within 0.5 %"
+
+
+def test_peers_train_with_dropout_where_the_pretrained_model_comes_without(monkeypatch):
+    model = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5)).eval()  # as `from_pretrained` returns it
+    monkeypatch.setitem(peer_tasks.TASKS, "pretrained", lambda wish: peer_tasks.Task(model, None, None, None))
+    task = peer_tasks.make("pretrained", peer_tasks.Wish(pathlib.Path(), batch=1, steps=1))
+    assert all(module.training for module in task.model.modules())
 
 
 def test_what_the_json_has_is_not_measured_again(measured):

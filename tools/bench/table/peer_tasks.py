@@ -242,4 +242,6 @@ SEEDS = {"nanogpt": 1337}
 
 def make(name: str, wish: Wish) -> Task:
     torch.manual_seed(SEEDS.get(name, 42))
-    return TASKS[name](wish)
+    task = TASKS[name](wish)
+    task.model.train()  # `from_pretrained` returns a model in evaluation mode; Lightning's Trainer leaves it there, and would train without dropout
+    return task
