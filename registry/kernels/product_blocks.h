@@ -13,13 +13,11 @@ namespace {
 
 constexpr int64_t kStrip = ProductBlocks::kStrip, kWidth = ProductBlocks::kPanel;  // rows; columns
 constexpr int kVectors = kWidth / kLanes, kRowsAtOnce = ProductBlocks::kRowsAtOnce;
-static_assert(kLanes == 16 && kWidth % kLanes == 0 && kStrip <= kLanes);
-
-constexpr int64_t quotient_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static_assert(kLanes == 16 && kWidth % (2 * kLanes) == 0 && ProductBlocks::kTurned % (2 * kLanes) == 0);
 
 template <class Unit>
 constexpr int64_t units_of(const ProductShape& shape) {
-  return quotient_up(shape.depth, Unit::kNumbers);
+  return ceil_divide(shape.depth, Unit::kNumbers);
 }
 
 struct TwoVectors {
@@ -149,15 +147,15 @@ Ahead ahead_of(const ProductFactor& a, const NextRows& next, int64_t tile, int64
   if (next.piece.units <= 0) return {};
   using Number = typename Unit::Number;
   constexpr int64_t kSize = sizeof(Number), kNumbers = Unit::kNumbers;
-  const int64_t rows = next.end - next.begin, steps = quotient_up(next.piece.units, kLanes);
+  const int64_t rows = next.end - next.begin, steps = ceil_divide(next.piece.units, kLanes);
   const auto* at = static_cast<const Number*>(a.at) + next.begin * a.row + next.piece.first * kNumbers * a.column;
   const bool is_straight = a.column == 1;  // then a place is a line of a row; else all rows of a number of depth
-  const int64_t share = quotient_up(is_straight ? rows : next.piece.units * kNumbers, tiles * groups);
+  const int64_t share = ceil_divide(is_straight ? rows : next.piece.units * kNumbers, tiles * groups);
   const int64_t line = is_straight ? a.row : a.column, place = kSize * line;
   const auto* const first = reinterpret_cast<const char*>(at + tile * groups * share * line);
   if (is_straight) return {first, share * place, steps, share, place, kSize * kNumbers * kLanes, 1};
-  const int64_t places = quotient_up(share, steps);
-  return {first, share * place, quotient_up(share, places), places, place, places * place, kSize * rows};
+  const int64_t places = ceil_divide(share, steps);
+  return {first, share * place, ceil_divide(share, places), places, place, places * place, kSize * rows};
 }
 
 /// Some columns of a strip's product, at most a panel of them.
@@ -240,8 +238,8 @@ template <class Unit, int kRows, int kWide>
 template <class Unit, int kWide>
 void multiply_columns(const Tile& tile, int64_t rows, const ProductResult& to, int64_t at, int64_t to_row) {
   int64_t row = 0;
-  for (int64_t groups = quotient_up(rows, kRowsAtOnce); groups > 0; --groups) {
-    const int64_t count = (rows - row + groups - 1) / groups;
+  for (int64_t groups = ceil_divide(rows, kRowsAtOnce); groups > 0; --groups) {
+    const int64_t count = ceil_divide(rows - row, groups);
     unrolled<kRowsAtOnce>([&](auto less) TRAINRUN_INLINE {
       if (count == less + 1) multiply_rows<Unit, less + 1, kWide>(tile, row, to, at, to_row);
     });
@@ -251,7 +249,7 @@ void multiply_columns(const Tile& tile, int64_t rows, const ProductResult& to, i
 
 template <class Unit>
 void multiply_tile(const Tile& tile, int64_t rows, const ProductResult& to, int64_t at, int64_t to_row) {
-  const int64_t wide = quotient_up(tile.columns, kLanes);
+  const int64_t wide = ceil_divide(tile.columns, kLanes);
   unrolled<kVectors>([&](auto less) TRAINRUN_INLINE {
     if (wide == less + 1) multiply_columns<Unit, less + 1>(tile, rows, to, at, to_row);
   });
@@ -262,7 +260,7 @@ template <class Unit>
 void pack_panels(const ProductShape& shape, const ProductFactor& b, const ProductPart& block, const Piece& piece,
                  uint32_t* to) {
   constexpr int64_t kTogether = 2;  // panels: more would be written to the same lines of the L1 cache
-  const int64_t panels = quotient_up(block.column_end - block.column_begin, kWidth);
+  const int64_t panels = ceil_divide(block.column_end - block.column_begin, kWidth);
   const SideBySide rows{b, b.row, shape.depth, shape.columns};
   for (int64_t panel = 0; panel < panels; panel += b.column == 1 ? kTogether : 1) {
     uint32_t* const own = to + panel * piece.units * kWidth;
@@ -282,9 +280,9 @@ void multiply_block(const ProductShape& shape, const ProductFactor& a, const Pro
   uint32_t* const strip_room = scratch + ProductBlocks::kUnits * ProductBlocks::kColumns;
   auto* const sums = reinterpret_cast<float*>(strip_room + ProductBlocks::kStrips);
   const int64_t units = units_of<Unit>(shape);
-  const int64_t pieces = ProductBlocks::is_one_piece(a, units) ? 1 : quotient_up(units, ProductBlocks::kUnits);
-  const int64_t most = rounded_up(quotient_up(units, pieces), kLanes);
-  const int64_t panels = quotient_up(block.column_end - block.column_begin, kWidth);
+  const int64_t pieces = ProductBlocks::is_one_piece(a, units) ? 1 : ceil_divide(units, ProductBlocks::kUnits);
+  const int64_t most = rounded_up(ceil_divide(units, pieces), kLanes);
+  const int64_t panels = ceil_divide(block.column_end - block.column_begin, kWidth);
   const bool is_direct = Unit::kNumbers == 1 && is_read_directly(shape, b), is_turned = a.column != 1;
   const SideBySide columns{a, a.column, shape.depth, shape.rows};
   const int64_t turned = rounded_up(block.row_end - block.row_begin, int64_t{2} * kLanes);
@@ -316,7 +314,7 @@ void multiply_block(const ProductShape& shape, const ProductFactor& a, const Pro
                         piece.first == 0,
                         piece.end() == units,
                         to.bias == nullptr ? nullptr : to.bias + column,
-                        ahead_of<Unit>(a, next, before / kWidth, panels, quotient_up(end - row, kRowsAtOnce))};
+                        ahead_of<Unit>(a, next, before / kWidth, panels, ceil_divide(end - row, kRowsAtOnce))};
         multiply_tile<Unit>(tile, end - row, to, row * shape.columns + column, shape.columns);
       }
     }

@@ -13,7 +13,8 @@ namespace trainrun::kernels {
 namespace {
 
 constexpr int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
-constexpr int64_t rounded_up(int64_t count, int64_t to) { return (count + to - 1) / to * to; }
+constexpr int64_t ceil_divide(int64_t count, int64_t size) { return (count + size - 1) / size; }
+constexpr int64_t rounded_up(int64_t count, int64_t to) { return ceil_divide(count, to) * to; }
 
 template <int kNumber>
 struct Constant {

@@ -124,7 +124,7 @@ void multiply_rows(const SparseProduct& p, int64_t begin, int64_t end, int64_t f
                    int64_t column_begin, int64_t column_end, float* scratch) {
   constexpr int64_t kWidth = int64_t{kVectors} * kLanes;
   float* const packed = scratch;
-  const int64_t rows = end - begin, chunks = (depth + chunk - 1) / chunk;
+  const int64_t rows = end - begin, chunks = ceil_divide(depth, chunk);
   float* const numbers = scratch + SparseProduct::kPacked;
   auto* const places = reinterpret_cast<int32_t*>(numbers + SparseProduct::kListed);
   int32_t counts[kMostLists];
@@ -152,9 +152,9 @@ void multiply_rows(const SparseProduct& p, int64_t begin, int64_t end, int64_t f
       const bool is_last = c + 1 == chunks;  // of this block of columns: then the next block's are fetched
       const int64_t next = is_last ? from : first + chunk, next_column = is_last ? column + kWidth : column;
       const int64_t next_columns = lesser(kWidth, column_end - next_column);
-      Ahead ahead{p.right + next * p.columns + next_column, p.columns, (next_columns + kLine - 1) / kLine,
+      Ahead ahead{p.right + next * p.columns + next_column, p.columns, ceil_divide(next_columns, kLine),
                   next_columns > 0 ? lesser(chunk, from + depth - next) : 0};
-      const int64_t calls = (ahead.lines * ahead.rows + rows - 1) / rows;
+      const int64_t calls = ceil_divide(ahead.lines * ahead.rows, rows);
       float* to = p.to + begin * p.columns + column;
       for (int64_t row = 0; row < rows; ++row, to += p.columns) {
         for (int64_t j = 0; j < columns; j += kLine) __builtin_prefetch(to + p.columns + j, 1);
