@@ -13,7 +13,8 @@ namespace {
 
 constexpr int64_t kStrip = ProductBlocks::kStrip, kWidth = ProductBlocks::kPanel;  // rows; columns
 constexpr int kVectors = kWidth / kLanes, kRowsAtOnce = ProductBlocks::kRowsAtOnce;
-static_assert(kLanes == 16 && kWidth % (2 * kLanes) == 0 && ProductBlocks::kTurned % (2 * kLanes) == 0);
+constexpr int64_t kPacked = int64_t{2} * kLanes;  // numbers that are packed at once
+static_assert(kLanes == 16 && kWidth % kPacked == 0 && ProductBlocks::kTurned % kPacked == 0);
 
 template <class Unit>
 constexpr int64_t units_of(const ProductShape& shape) {
@@ -47,7 +48,7 @@ void pack_side_by_side(const SideBySide& matrix, int64_t first, int64_t width, i
     const int64_t depth = unit * Unit::kNumbers, at = depth * matrix.step + first;
     uint32_t* own = to;
     for (int64_t panel = 0; panel < panels; ++panel, own += step) {
-      for (int64_t i = 0; i < width; i += int64_t{2} * kLanes) {
+      for (int64_t i = 0; i < width; i += kPacked) {
         const int64_t j = panel * width + i;
         const TwoVectors units =
             Unit::side_by_side(matrix.of, at + j, matrix.step, matrix.depth - depth, matrix.end - first - j);
@@ -285,7 +286,7 @@ void multiply_block(const ProductShape& shape, const ProductFactor& a, const Pro
   const int64_t panels = ceil_divide(block.column_end - block.column_begin, kWidth);
   const bool is_direct = Unit::kNumbers == 1 && is_read_directly(shape, b), is_turned = a.column != 1;
   const SideBySide columns{a, a.column, shape.depth, shape.rows};
-  const int64_t turned = rounded_up(block.row_end - block.row_begin, int64_t{2} * kLanes);
+  const int64_t turned = rounded_up(block.row_end - block.row_begin, kPacked);
   const int64_t of_strip = is_turned ? lesser(ProductBlocks::kTurned, turned) : kStrip;
   Piece piece{0, 0};
   for (; piece.first < units; piece.first += piece.units) {
