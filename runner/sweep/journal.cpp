@@ -1,6 +1,7 @@
 #include "runner/sweep/journal.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -14,6 +15,8 @@ namespace trainrun {
 namespace {
 
 constexpr uint64_t kMostJournalBytes = uint64_t{1} << 30;
+constexpr int kLockPatience = 2000;  // milliseconds, that what a killed sweep leaves may hold the journal
+constexpr int kLockRetry = 20;       // milliseconds, between two tries to lock it
 
 /// `end`: where the last whole line ends.
 std::vector<nlohmann::json> entries_of(const std::string& path, size_t& end) {
@@ -32,14 +35,24 @@ std::vector<nlohmann::json> entries_of(const std::string& path, size_t& end) {
   return entries;
 }
 
+/// Waits a little for a lock: a trial that was about to start when its sweep was killed holds the journal until the
+/// kernel gets round to ending it.
+void lock_journal(int file, const std::string& path) {
+  for (int waited = 0; ::flock(file, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK; waited += kLockRetry) {
+    if (waited < kLockPatience) {
+      ::poll(nullptr, 0, kLockRetry);
+      continue;
+    }
+    throw Error(path + " is in use: another process runs this sweep; wait for it, or write --output FOLDER");
+  }
+}
+
 }  // namespace
 
 Journal::Journal(std::string path) : path_(std::move(path)) {
   file_ = Descriptor(::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666));
   if (file_.number() < 0) throw FileError(path_, "open", errno);
-  if (::flock(file_.number(), LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
-    throw Error(path_ + " is in use: another process runs this sweep; wait for it, or write --output FOLDER");
-  }
+  lock_journal(file_.number(), path_);
   size_t end = 0;
   entries_ = entries_of(path_, end);
   if (::ftruncate(file_.number(), static_cast<off_t>(end)) < 0) throw FileError(path_, "cut off half a line of", errno);

@@ -15,7 +15,8 @@ namespace trainrun {
 class Journal {
  public:
   /// Opens the file, or makes it, for one process alone. Half a line at its end, that was being written when the process
-  /// was killed, is cut off. Throws FileError, DataError naming the line where another one cannot be read.
+  /// was killed, is cut off. Throws Error where another process has it for longer than one that was killed may,
+  /// FileError, DataError naming the line where another one cannot be read.
   explicit Journal(std::string path);
   /// Reads one; changes nothing. No file: no entry.
   static std::vector<nlohmann::json> read(const std::string& path);

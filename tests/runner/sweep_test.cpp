@@ -1,3 +1,7 @@
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -164,6 +168,22 @@ TEST_CASE("of the trials at a rung the best third goes on, the highest rung firs
   CHECK(halving.next()->trial == 3);
   halving.note_promoted(3, 0);
   CHECK(!halving.next());  // 1 is the second best, and was promoted
+}
+
+TEST_CASE("a journal that a process of a killed sweep still holds is had as soon as that process is gone") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/journal.jsonl";
+  const pid_t starting = [&] {
+    const Journal killed(path);
+    const pid_t child = ::fork();  // has what a trial has between fork and exec: the descriptor that is locked
+    if (child == 0) {
+      ::poll(nullptr, 0, 200);
+      ::_exit(0);
+    }
+    return child;
+  }();
+  CHECK_NOTHROW(Journal{path});
+  ::waitpid(starting, nullptr, 0);
 }
 
 TEST_CASE("a journal without its last half line is read, a line in its middle that is damaged is named") {
