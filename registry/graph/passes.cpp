@@ -4,12 +4,14 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "registry/graph/casting.h"
 #include "registry/graph/flatten.h"
 #include "registry/graph/fusing.h"
 #include "registry/graph/memory_order.h"
 #include "registry/graph/needed_positions.h"
+#include "registry/graph/passing_on.h"
 #include "registry/graph/recomputed_steps.h"
 #include "registry/language/error.h"
 
@@ -106,6 +108,33 @@ void share_casts(Plan& plan) {
       std::replace(reader->inputs.begin(), reader->inputs.end(), slot, plan.num_slots);
     }
     step.outputs.push_back(plan.num_slots++);
+  }
+}
+
+// --- passing on ---
+
+/// Where two steps read one value and the first of them can pass it on to the second, which does not change it, that one
+/// reads it from there.
+void pass_on(Plan& plan) {
+  struct Reader {
+    PlanStep* step;
+    size_t input;
+  };
+  std::vector<std::vector<Reader>> readers(plan.num_slots);
+  for (PlanStep& step : plan.steps) {
+    for (size_t i = 0; i < step.inputs.size(); ++i) readers[step.inputs[i]].push_back({&step, i});
+  }
+  for (size_t slot = 0; slot < readers.size(); ++slot) {
+    if (readers[slot].size() != 2 || is_output(plan, slot)) continue;
+    const Reader first = readers[slot][0], second = readers[slot][1];
+    const Operation::Traits traits = second.step->operation->traits();
+    if (first.step == second.step || first.input != 0 || traits.in_place || traits.view) continue;
+    const auto* const passer = dynamic_cast<const CanPassOnInput*>(first.step->operation.get());
+    auto passing_on = passer ? passer->passing_on() : nullptr;
+    if (!passing_on) continue;
+    first.step->operation = std::move(passing_on);
+    first.step->outputs.push_back(plan.num_slots);
+    second.step->inputs[second.input] = plan.num_slots++;
   }
 }
 
@@ -218,6 +247,7 @@ Plan make_plan(const Graph& graph, const PlanOptions& options) {
   if (options.brackets.empty()) {  // a bracket hears of the outputs that the layer itself has
     if (options.fusions) leave_out_positions(flat, plan);
     share_casts(plan);
+    pass_on(plan);
   }
   add_brackets(flat, options.brackets, plan);
   recompute(flat, options.recomputed, plan);

@@ -1,5 +1,6 @@
 #include "registry/kernels/convolution.h"
 
+#include <ATen/ops/alias.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/convolution_backward.h>
 #include <c10/core/GradMode.h>
@@ -7,6 +8,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "registry/kernels/cpu_path.h"
 #include "registry/kernels/matrix_product.h"
@@ -24,6 +26,11 @@ using torch::autograd::variable_list;
 constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
 
 enum class Algorithm : int64_t { kWinograd, kProduct };
+
+/// Whether a backward pass may overwrite a gradient that it was given, as autograd does where it adds to one.
+bool is_of_nobody_else(const at::Tensor& gradient) {
+  return gradient.use_count() == 1 && gradient.storage().use_count() == 1 && is_plain_cpu(gradient);
+}
 
 /// A convolution, and who computes it.
 struct FastConvolution {
@@ -44,6 +51,15 @@ struct FastConvolution {
   at::Tensor input_gradient(const at::Tensor& x, const at::Tensor& grad_y, const at::Tensor& weight) const {
     const at::Tensor w = weight.contiguous();
     return is_product() ? product(x, w).input_gradient(grad_y, w) : winograd(x, w).input_gradient(grad_y, w);
+  }
+  /// The same and `other`, which is defined, another gradient of x.
+  at::Tensor input_gradient_added(const at::Tensor& other, const at::Tensor& x, const at::Tensor& grad_y,
+                                  const at::Tensor& weight) const {
+    const bool may_add = is_product() && is_of_nobody_else(other) && other.sizes() == x.sizes() &&
+                         other.scalar_type() == at::kFloat && other.is_contiguous(kChannelsLast);
+    const at::Tensor w = weight.contiguous();
+    if (may_add && product(x, w).add_input_gradient(other, grad_y, w)) return other;
+    return other + input_gradient(x, grad_y, w);
   }
   at::Tensor filter_gradient(const at::Tensor& x, const at::Tensor& grad_y, const at::Tensor& weight) const {
     return is_product() ? product(x, weight).filter_gradient(x, grad_y, weight)
@@ -66,14 +82,15 @@ variable_list derivable_gradients(const FastConvolution& conv, const at::Tensor&
   const auto as_weight = [&](const at::Tensor& gradient) {
     return gradient.defined() ? gradient.to(weight.scalar_type()) : gradient;
   };
-  return {grad_x, as_weight(grad_weight), as_weight(grad_bias), {}, {}, {}, {}};
+  return {grad_x, as_weight(grad_weight), as_weight(grad_bias), {}, {}, {}, {}, {}};
 }
 
+/// Gives the convolution; if it `passes_on` x, which channels last, that as well.
 struct FastConv2d : torch::autograd::Function<FastConv2d> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
-                            const std::optional<at::Tensor>& bias, int64_t algorithm,
-                            const std::vector<int64_t>& stride, const std::vector<int64_t>& padding,
-                            at::MemoryFormat format) {
+  static variable_list forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
+                               const std::optional<at::Tensor>& bias, int64_t algorithm,
+                               const std::vector<int64_t>& stride, const std::vector<int64_t>& padding,
+                               at::MemoryFormat format, bool passes_on) {
     const at::Tensor last = x.contiguous(kChannelsLast);
     context->save_for_backward({last, weight});
     context->saved_data["algorithm"] = algorithm;
@@ -81,21 +98,40 @@ struct FastConv2d : torch::autograd::Function<FastConv2d> {
     context->saved_data["padding"] = padding;
     context->saved_data["has_bias"] = bias.has_value();
     context->saved_data["format"] = static_cast<int64_t>(format);
-    return saved_in(context).forward(last, weight, bias.value_or(at::Tensor())).contiguous(format);
+    variable_list outputs{saved_in(context).forward(last, weight, bias.value_or(at::Tensor())).contiguous(format)};
+    if (passes_on) {
+      context->set_materialize_grads(false);
+      const at::AutoDispatchBelowADInplaceOrView no_view;  // whose gradient would pass by this function
+      outputs.push_back(at::alias(x));
+      outputs[1].unsafeGetTensorImpl()->set_version_counter(x.unsafeGetTensorImpl()->version_counter());
+    }
+    return outputs;
   }
 
-  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+  static variable_list backward(AutogradContext* context, variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &weight = saved[1];
     const FastConvolution conv = saved_in(context);
+    const at::Tensor other = gradients.size() > 1 ? std::move(gradients[1]) : at::Tensor();
+    variable_list result(8);
+    if (!gradients[0].defined()) {
+      result[0] = other;
+      return result;
+    }
     const bool has_bias = context->saved_data["has_bias"].toBool();
     const std::array<bool, 3> wanted = {context->needs_input_grad(0), context->needs_input_grad(1),
                                         has_bias && context->needs_input_grad(2)};
-    if (c10::GradMode::is_enabled()) return derivable_gradients(conv, x, weight, has_bias, gradients[0], wanted);
+    if (c10::GradMode::is_enabled()) {
+      result = derivable_gradients(conv, x, weight, has_bias, gradients[0], wanted);
+      if (other.defined()) result[0] = result[0].defined() ? other + result[0] : other;
+      return result;
+    }
     const at::Tensor grad_y = gradients[0].contiguous(kChannelsLast);
-    variable_list result(7);
     const auto format = static_cast<at::MemoryFormat>(context->saved_data["format"].toInt());
-    if (wanted[0]) result[0] = conv.input_gradient(x, grad_y, weight).contiguous(format);
+    if (wanted[0]) {
+      result[0] = other.defined() ? conv.input_gradient_added(other, x, grad_y, weight)
+                                  : conv.input_gradient(x, grad_y, weight).contiguous(format);
+    }
     if (wanted[1]) result[1] = conv.filter_gradient(x, grad_y, weight);
     if (wanted[2]) result[2] = grad_y.sum({0, 2, 3}, false, at::kFloat);
     return result;
@@ -110,15 +146,18 @@ struct FastConv2d : torch::autograd::Function<FastConv2d> {
   }
 };
 
-/// x in the type that it is computed in.
-at::Tensor convolve(const FastConvolution& conv, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                    at::MemoryFormat format) {
+/// x in the type that it is computed in. The second is x, if it `passes_on` that.
+variable_list convolve(const FastConvolution& conv, const at::Tensor& x, const at::Tensor& weight,
+                       const at::Tensor& bias, at::MemoryFormat format, bool passes_on = false) {
   const bool is_trained = x.requires_grad() || weight.requires_grad() || (bias.defined() && bias.requires_grad());
   if (!c10::GradMode::is_enabled() || !is_trained) {
-    return conv.forward(x.contiguous(kChannelsLast), weight, bias).contiguous(format);
+    return {conv.forward(x.contiguous(kChannelsLast), weight, bias).contiguous(format), x};
   }
-  return FastConv2d::apply(x, weight, optional_of(bias), static_cast<int64_t>(conv.algorithm), both(conv.stride),
-                           both(conv.padding), format);
+  passes_on = passes_on && x.requires_grad();
+  variable_list outputs = FastConv2d::apply(x, weight, optional_of(bias), static_cast<int64_t>(conv.algorithm),
+                                            both(conv.stride), both(conv.padding), format, passes_on);
+  if (!passes_on) outputs.push_back(x);
+  return outputs;
 }
 
 bool is_plain_float(const at::Tensor& tensor) { return is_plain_cpu(tensor) && tensor.scalar_type() == at::kFloat; }
@@ -143,6 +182,21 @@ std::optional<ConvolutionSizes> sizes_of(const at::Tensor& x, const at::Tensor& 
                           .out_height = left(0) / conv.stride[0] + 1,
                           .out_width = left(1) / conv.stride[1] + 1,
                           .images = std::max<int64_t>(1, x.size(0))};
+}
+
+/// A convolution of 1x1; and x, if it `passes_on` that.
+std::array<at::Tensor, 2> point_convolution(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                                            std::array<int64_t, 2> stride, bool passes_on) {
+  const FastConvolution conv{Algorithm::kProduct, stride, {0, 0}};
+  const auto sizes = sizes_of(x, weight, bias, conv);
+  const auto type = sizes ? type_of_product(x) : std::nullopt;
+  const bool is_point = type && sizes->kernel_height == 1 && sizes->kernel_width == 1 &&
+                        x.suggest_memory_format() == kChannelsLast && weight.is_contiguous();
+  const bool pays = is_point && (type == at::kFloat || patch_product_pays(*sizes));
+  if (!pays) return {at::conv2d(x, weight, bias, stride), x};
+  const bool is_same = *type == x.scalar_type();  // else what would be passed on is a copy
+  variable_list outputs = convolve(conv, x.to(*type), weight, bias, kChannelsLast, passes_on && is_same);
+  return {outputs[0], is_same ? outputs[1] : x};
 }
 
 }  // namespace
@@ -184,7 +238,7 @@ at::Tensor fast_conv2d(const at::Tensor& x, const at::Tensor& weight, const at::
   }
   const bool is_last = x.suggest_memory_format() == kChannelsLast || weight.suggest_memory_format() == kChannelsLast;
   const auto format = is_last ? kChannelsLast : at::MemoryFormat::Contiguous;  // as ATen's
-  return convolve(conv, x.to(*type), weight, bias, format);
+  return convolve(conv, x.to(*type), weight, bias, format)[0];
 }
 
 bool point_product_pays(int64_t channels, int64_t filters, int64_t points) {
@@ -198,14 +252,12 @@ bool point_product_pays(int64_t channels, int64_t filters, int64_t points) {
 
 at::Tensor point_conv2d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                         std::array<int64_t, 2> stride) {
-  const FastConvolution conv{Algorithm::kProduct, stride, {0, 0}};
-  const auto sizes = sizes_of(x, weight, bias, conv);
-  const auto type = sizes ? type_of_product(x) : std::nullopt;
-  const bool is_point = type && sizes->kernel_height == 1 && sizes->kernel_width == 1 &&
-                        x.suggest_memory_format() == kChannelsLast && weight.is_contiguous();
-  const bool pays = is_point && (type == at::kFloat || patch_product_pays(*sizes));
-  if (!pays) return at::conv2d(x, weight, bias, stride);
-  return convolve(conv, x.to(*type), weight, bias, kChannelsLast);
+  return point_convolution(x, weight, bias, stride, false)[0];
+}
+
+std::array<at::Tensor, 2> point_conv2d_passing_on(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                                                  std::array<int64_t, 2> stride) {
+  return point_convolution(x, weight, bias, stride, true);
 }
 
 }  // namespace trainrun::kernels

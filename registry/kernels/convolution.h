@@ -47,4 +47,9 @@ bool point_product_pays(int64_t channels, int64_t filters, int64_t points);
 at::Tensor point_conv2d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                         std::array<int64_t, 2> stride);
 
+/// The same, and x once more, for another that reads it and does not change it. The gradient that the other gives is added
+/// to in the last pass of the product that computes this one's, if its memory is nobody else's.
+std::array<at::Tensor, 2> point_conv2d_passing_on(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                                                  std::array<int64_t, 2> stride);
+
 }  // namespace trainrun::kernels

@@ -61,6 +61,15 @@ at::Tensor ProductConvolution::input_gradient(const at::Tensor& grad_y, const at
   return grad_x;
 }
 
+bool ProductConvolution::add_input_gradient(const at::Tensor& sum, const at::Tensor& grad_y,
+                                            const at::Tensor& weight) const {
+  const at::Tensor a = points_of(grad_y), b = matrix_of(weight);
+  const bool is_whole = sees_points() && stride_[0] == 1 && stride_[1] == 1;
+  if (!is_whole || is_bfloat16_ || !is_own(a, b)) return false;
+  add_matrix_product(points_of(sum), a, b);
+  return true;
+}
+
 at::Tensor ProductConvolution::filter_gradient(const at::Tensor& x, const at::Tensor& grad_y,
                                                const at::Tensor& weight) const {
   at::Tensor gradient = take_gradient_place(weight);

@@ -22,6 +22,9 @@ class ProductConvolution {
   at::Tensor forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) const;
   /// The gradient of x, channels_last, from that of the output, which must be channels_last.
   at::Tensor input_gradient(const at::Tensor& grad_y, const at::Tensor& weight) const;
+  /// Adds the gradient of x to `sum`, channels_last and of float32, with the same numbers; false, and nothing is done, where
+  /// that takes no less time than adding it later.
+  bool add_input_gradient(const at::Tensor& sum, const at::Tensor& grad_y, const at::Tensor& weight) const;
   /// The gradient of the weights, contiguous and float32, in the memory where it is wanted, if there is some; x and grad_y
   /// must be channels_last.
   at::Tensor filter_gradient(const at::Tensor& x, const at::Tensor& grad_y, const at::Tensor& weight) const;

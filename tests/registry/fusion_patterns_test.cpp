@@ -1,10 +1,13 @@
 #include <torch/torch.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <string>
 #include <vector>
 
 #include "registry/graph/fusion.h"
 #include "registry/graph/passes.h"
+#include "registry/kernels/cpu_path.h"
 #include "tests/registry/fusion_plans.h"
 #include "tests/registry/support.h"
 
@@ -107,6 +110,31 @@ TEST_CASE("no fusion reaches across the border of a container's shard, nor joins
         Strings{"0 + 1", "2", "2", "2", "3", "3", "3"});
   const std::string nested = "[{type: Sequential, name: s, layers: " + yaml + "}]";
   CHECK(fused(nested, shape, linear_relu(), {around("s")}) == Strings{"s", "s.0 + s.1", "s.2 + s.3", "s"});
+}
+
+TEST_CASE("a convolution of 1x1 passes on what it reads to one other layer, which reads later and changes nothing") {
+  const auto reads = [](const std::string& layers) {
+    const auto graph = build_seeded("[Tanh, " + layers + "]", inputs_like(torch::zeros({4, 24, 4, 4})));
+    const Plan plan = make_plan(*graph, with(catalog().fusions));
+    for (const PlanStep& step : plan.steps) {
+      if (step.layer == "c" && step.outputs.size() == 2) {
+        return std::ranges::count_if(plan.steps, [&](const PlanStep& reader) {
+          return std::ranges::count(reader.inputs, step.outputs[1]) == 1;
+        });
+      }
+    }
+    return std::ptrdiff_t{0};
+  };
+  const std::string conv = "{type: Conv2d, name: c, out_channels: 24, kernel_size: 1}, ";
+  const std::ptrdiff_t one = kernels::best_cpu_path() == kernels::CpuPath::kGeneric ? 0 : 1;
+  CHECK(reads(conv + "{type: Add, inputs: [c, '0']}") == one);
+  CHECK(reads(conv + "{type: Conv2d, name: d, out_channels: 24, kernel_size: 1, inputs: '0'}, {type: Add, inputs: "
+                     "[c, d]}") == one);
+  CHECK(reads(conv + "ReLU") == 0);
+  CHECK(reads(conv + "{type: Sigmoid, inputs: '0'}, {type: Add, inputs: [c, '0']}") == 0);
+  CHECK(reads(conv + "{type: ReLU, inplace: true, name: r, inputs: '0'}, {type: Add, inputs: [c, r]}") == 0);
+  CHECK(reads(conv + "{type: Flatten, name: f, inputs: '0'}, {type: Flatten, name: g, inputs: c}, {type: Add, inputs: "
+                     "[f, g]}") == 0);
 }
 
 TEST_CASE("two fusions of one name are refused") {

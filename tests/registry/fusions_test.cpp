@@ -50,7 +50,11 @@ const std::map<std::string, std::vector<FusionExample>>& fusion_examples() {
          {3, 32, 9, 7},
          2,
          true},
-        {"[{type: Conv2d, out_channels: 24, kernel_size: 1, padding: same}]", {2, 16, 3, 3}}}},
+        {"[{type: Conv2d, out_channels: 24, kernel_size: 1, padding: same}]", {2, 16, 3, 3}},
+        {"[Tanh, {type: Conv2d, name: c, out_channels: 24, kernel_size: 1}, {type: Add, inputs: [c, '0']}]",
+         {4, 24, 5, 7},
+         1,
+         true}}},
       {"ConvReLUMaxPool2d",
        {{"[{type: Conv2d, out_channels: 5, kernel_size: 3}, ReLU, {type: MaxPool2d, kernel_size: 2}]", {3, 1, 17, 29}},
         {"[{type: Conv2d, out_channels: 4, kernel_size: 5, padding: same, bias: false}, {type: ReLU, inplace: true}, "

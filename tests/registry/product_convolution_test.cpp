@@ -97,6 +97,69 @@ TEST_CASE("a convolution of 1x1 as a product has derivatives of second order, wh
   CHECK(error_of(ours, penalty(at::conv2d(x, w, {}, {2, 1})).to(at::kDouble)) < 1e-5);
 }
 
+TEST_CASE(
+    "a convolution of 1x1 that passes on what it reads has the gradients of one beside another reader, bit for bit") {
+  at::manual_seed(7);
+  for (const int64_t step : {1, 2}) {
+    for (const bool is_own : {false, true}) {
+      const std::optional<OwnProducts> products = is_own ? std::optional<OwnProducts>(std::in_place) : std::nullopt;
+      const std::array<int64_t, 2> stride = {step, step};
+      const at::Tensor x = at::randn({3, 48, 8, 8}).contiguous(kPointsLast).requires_grad_();
+      const at::Tensor w = at::randn({32, 48, 1, 1}).requires_grad_(), b = at::randn({32}).requires_grad_();
+      const at::Tensor plain = point_conv2d(x, w, b, stride);
+      const auto [y, same] = point_conv2d_passing_on(x, w, b, stride);
+      CHECK(y.equal(plain));
+      CHECK(same.equal(x));
+      const at::Tensor grad_y = at::randn_like(y), other = at::randn_like(x), before = other.clone();
+      const auto gradients = [&](const Tensors& of, const Tensors& given) {
+        return torch::autograd::grad(of, {x, w, b}, given, /*retain_graph=*/true, /*create_graph=*/false,
+                                     /*allow_unused=*/true);
+      };
+      const Tensors wanted = gradients({plain, x.tanh()}, {grad_y, other});
+      const Tensors found = gradients({y, same.tanh()}, {grad_y, other});
+      for (size_t i = 0; i < wanted.size(); ++i) CHECK(found[i].equal(wanted[i]));
+      CHECK(gradients({y}, {grad_y})[0].equal(gradients({plain}, {grad_y})[0]));
+      CHECK(gradients({same.tanh()}, {other})[0].equal(gradients({x.tanh()}, {other})[0]));
+      // A gradient that somebody else holds is not written to.
+      CHECK(gradients({y, same}, {grad_y, other})[0].equal(gradients({plain}, {grad_y})[0] + other));
+      CHECK(other.equal(before));
+      const auto twice = [&](const Tensors& of) {
+        const auto once = torch::autograd::grad(of, {x}, {grad_y, other}, std::nullopt, /*create_graph=*/true);
+        return torch::autograd::grad({once[0].square().sum()}, {x})[0];
+      };
+      CHECK(twice({y, same.tanh()}).allclose(twice({plain, x.tanh()}), 1e-4, 1e-4));
+    }
+  }
+}
+
+TEST_CASE("the gradient of what a convolution of 1x1 passes on is added to where it is") {
+  const OwnProducts own;
+  const at::Tensor x = at::randn({3, 48, 8, 8}).contiguous(kPointsLast).requires_grad_();
+  const at::Tensor w = at::randn({32, 48, 1, 1}).requires_grad_();
+  const auto [y, same] = point_conv2d_passing_on(x, w, {}, {1, 1});
+  const void* other = nullptr;
+  same.register_hook([&](const at::Tensor& gradient) { other = gradient.const_data_ptr(); });
+  const auto found = torch::autograd::grad({y, same.tanh()}, {x}, {at::randn_like(y), at::randn_like(x)});
+  CHECK((found[0].const_data_ptr() == other) == supports_matrix_product(at::randn({192, 32}), at::randn({32, 48})));
+}
+
+TEST_CASE("what a convolution of 1x1 passes on is what it read: without gradients, of its type, and changed with it") {
+  const at::Tensor w = at::randn({32, 48, 1, 1}).requires_grad_();
+  const at::Tensor image = at::randn({3, 48, 4, 4}).contiguous(kPointsLast);
+  CHECK(point_conv2d_passing_on(image, w, {}, {1, 1})[1].is_same(image));
+  const at::Tensor x = at::randn({3, 48, 4, 4}).contiguous(kPointsLast).requires_grad_();
+  at::autocast::set_autocast_enabled(at::kCPU, true);
+  const at::Tensor same = point_conv2d_passing_on(x, w, {}, {1, 1})[1];
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+  at::autocast::clear_cache();
+  CHECK((same.scalar_type() == at::kFloat));
+  at::Tensor changed = x * 2;
+  const at::Tensor root = point_conv2d_passing_on(changed, w, {}, {1, 1})[1].square().sum();
+  changed.add_(1);
+  CHECK_THROWS_WITH_AS(torch::autograd::grad({root}, {x}), doctest::Contains("modified by an inplace operation"),
+                       c10::Error);
+}
+
 TEST_CASE("only the gradients that are wanted are computed of a convolution of 1x1") {
   const at::Tensor x = at::randn({2, 8, 5, 6}).contiguous(kPointsLast), w = at::randn({7, 8, 1, 1});
   const at::Tensor learned = x.detach().requires_grad_();

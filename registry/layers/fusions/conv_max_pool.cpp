@@ -30,7 +30,7 @@ std::shared_ptr<const Operation> fuse(const FusedLayers& layers, bool has_relu) 
   const at::Tensor* weight = parameters.find("weight");
   if (!weight || !kernels::can_fuse_conv_max_pool2d(node.input_shapes.at(0), weight->sizes(), terms)) return nullptr;
   return convolution_by(node.layer, [terms](const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) {
-    return kernels::conv_max_pool2d(x, w, b, terms);
+    return Tensors{kernels::conv_max_pool2d(x, w, b, terms)};
   });
 }
 

@@ -1,4 +1,5 @@
 #include <array>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -30,9 +31,14 @@ std::shared_ptr<const Operation> fuse_point_convolution(const FusedLayers& layer
                     kernels::point_product_pays(node.input_shapes.at(0)[1], out[1], out[2] * out[3]);
   if (!pays) return nullptr;
   const std::array<int64_t, 2> stride{conv->stride[0], conv->stride[1]};
-  return convolution_by(node.layer, [stride](const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) {
-    return kernels::point_conv2d(x, w, b, stride);
-  });
+  const auto convolution = [stride](const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) {
+    return Tensors{kernels::point_conv2d(x, w, b, stride)};
+  };
+  const auto passing_on = [stride](const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) {
+    auto [y, same] = kernels::point_conv2d_passing_on(x, w, b, stride);
+    return Tensors{std::move(y), std::move(same)};
+  };
+  return convolution_by(node.layer, convolution, passing_on);
 }
 
 }  // namespace

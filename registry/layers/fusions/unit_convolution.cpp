@@ -4,6 +4,7 @@
 #include <utility>
 #include <variant>
 
+#include "registry/graph/passing_on.h"
 #include "registry/layers/convolutions.h"
 
 namespace trainrun {
@@ -11,20 +12,24 @@ namespace {
 
 bool is_one(const Sizes<2>& sizes) { return sizes[0] == 1 && sizes[1] == 1; }
 
-class KernelConvolution : public Operation {
+class KernelConvolution : public Operation, public CanPassOnInput {
  public:
-  KernelConvolution(const Layer& conv, ConvolutionKernel kernel) : conv_(conv), kernel_(std::move(kernel)) {}
+  KernelConvolution(const Layer& conv, ConvolutionKernel kernel, ConvolutionKernel passing_on)
+      : conv_(conv), kernel_(std::move(kernel)), passing_on_(std::move(passing_on)) {}
 
   Tensors run(const Tensors& inputs) const override {
     const auto parameters = conv_.state->named_parameters(false);
     const at::Tensor* bias = parameters.find("bias");
-    return {kernel_(inputs[0], *parameters.find("weight"), bias ? *bias : at::Tensor())};
+    return kernel_(inputs[0], *parameters.find("weight"), bias ? *bias : at::Tensor());
   }
   Traits traits() const override { return kComputed; }
+  std::shared_ptr<const Operation> passing_on() const override {
+    return passing_on_ ? std::make_shared<KernelConvolution>(conv_, passing_on_, nullptr) : nullptr;
+  }
 
  private:
   Layer conv_;
-  ConvolutionKernel kernel_;
+  ConvolutionKernel kernel_, passing_on_;
 };
 
 }  // namespace
@@ -45,8 +50,9 @@ std::optional<std::array<int64_t, 2>> unit_convolution_padding(const GraphNode& 
   return conv && is_one(conv->stride) ? plain_convolution_padding(node) : std::nullopt;
 }
 
-std::shared_ptr<const Operation> convolution_by(const Layer& conv, ConvolutionKernel kernel) {
-  return std::make_shared<KernelConvolution>(conv, std::move(kernel));
+std::shared_ptr<const Operation> convolution_by(const Layer& conv, ConvolutionKernel kernel,
+                                                ConvolutionKernel passing_on) {
+  return std::make_shared<KernelConvolution>(conv, std::move(kernel), std::move(passing_on));
 }
 
 }  // namespace trainrun

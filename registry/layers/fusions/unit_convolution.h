@@ -17,10 +17,10 @@ std::optional<std::array<int64_t, 2>> plain_convolution_padding(const GraphNode&
 std::optional<std::array<int64_t, 2>> unit_convolution_padding(const GraphNode& node);
 
 /// Computes a convolution from x, the weight and the bias, which may be undefined, and what follows it in a fusion.
-using ConvolutionKernel =
-    std::function<at::Tensor(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias)>;
+using ConvolutionKernel = std::function<Tensors(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias)>;
 
-/// The Conv2d by another kernel.
-std::shared_ptr<const Operation> convolution_by(const Layer& conv, ConvolutionKernel kernel);
+/// The Conv2d by another kernel. `passing_on`: one that gives x as well (passing_on.h), if there is one.
+std::shared_ptr<const Operation> convolution_by(const Layer& conv, ConvolutionKernel kernel,
+                                                ConvolutionKernel passing_on = nullptr);
 
 }  // namespace trainrun

@@ -30,7 +30,7 @@ std::shared_ptr<const Operation> fuse_winograd(const FusedLayers& layers) {
   if (!kernels::winograd_pays(sizes, false)) return nullptr;
   return convolution_by(node.layer, [padding = *padding, stride = stride[0]](const at::Tensor& x, const at::Tensor& w,
                                                                              const at::Tensor& b) {
-    return kernels::fast_conv2d(x, w, b, stride, padding);
+    return Tensors{kernels::fast_conv2d(x, w, b, stride, padding)};
   });
 }
 
