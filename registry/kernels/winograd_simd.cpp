@@ -232,19 +232,34 @@ void put_outputs(const WinogradShape& s, const float* sums, int64_t sums_step, c
   }
 }
 
-/// taps[depth][tap][lane], of kLanes outputs and 16 inputs, zero where there are none.
+/// taps[depth][tap][lane] of kLanes outputs and 16 inputs, zero where there are none.
 template <int kTaps2>
 void gather_taps(const WinogradShape& s, bool backward, const float* weights, int64_t output, int64_t input,
-                 float (*taps)[kTaps2][kLanes]) {
-  const int64_t outputs = backward ? s.channels : s.filters;
-  const int64_t inputs = backward ? s.filters : s.channels;
-  for (int64_t lane = 0; lane < kLanes; ++lane) {
-    for (int64_t d = 0; d < 16; ++d) {
-      const bool is_there = output + lane < outputs && input + d < inputs;
-      const int64_t place =
-          backward ? (input + d) * s.channels + output + lane : (output + lane) * s.channels + input + d;
-      const float* const from = weights + place * kTaps2;
-      for (int t = 0; t < kTaps2; ++t) taps[d][t][lane] = is_there ? from[t] : 0;
+                 float* taps) {
+  Floats square[kLanes];
+  if (!backward) {  // a filter's numbers for 16 channels follow each other, as they do in `taps`
+    const int64_t there = lesser(s.channels - input, 16) * kTaps2;
+    for (int64_t first = 0; first < 16 * kTaps2; first += kLanes) {
+      for (int64_t lane = 0; lane < kLanes; ++lane) {
+        const float* const from = weights + ((output + lane) * s.channels + input) * kTaps2 + first;
+        square[lane] = output + lane < s.filters ? load(from, there - first) : Floats{};
+      }
+      transpose(square);
+      for (int64_t i = 0; i < kLanes; ++i) store_all(taps + (first + i) * kLanes, square[i]);
+    }
+    return;
+  }
+  for (int64_t d = 0; d < 16; ++d) {
+    const float* const filter = weights + ((input + d) * s.channels + output) * kTaps2;
+    const int64_t lanes = input + d < s.filters ? s.channels - output : 0;
+    for (int64_t first = 0; first < kTaps2; first += kLanes) {
+      for (int64_t lane = 0; lane < kLanes; ++lane) {
+        square[lane] = lane < lanes ? load(filter + lane * kTaps2 + first, kTaps2 - first) : Floats{};
+      }
+      transpose(square);
+      for (int64_t i = 0; i < lesser(kLanes, kTaps2 - first); ++i) {
+        store_all(taps + (d * kTaps2 + first + i) * kLanes, square[i]);
+      }
     }
   }
 }
@@ -272,7 +287,7 @@ void winograd_expand_filters(const WinogradShape& shape, bool backward, const fl
   with_tile(shape.tile, [&](auto tile) {
     using OfTile = decltype(tile);
     constexpr int kTaps = OfTile::taps;
-    alignas(64) float taps[16][kTaps * kTaps][kLanes];
+    alignas(64) float taps[16 * kTaps * kTaps * kLanes];
     const int64_t depth = padded(backward ? shape.filters : shape.channels);
     for (int64_t d = 0; d < depth; d += 16) {
       for (int64_t lane = 0; lane < kPanel; lane += kLanes) {
@@ -280,7 +295,7 @@ void winograd_expand_filters(const WinogradShape& shape, bool backward, const fl
         for (int64_t i = 0; i < 16; ++i) {
           float* const to = u + (d + i) * kPanel + lane;
           transform<OfTile::Forward::filter>(
-              [&](auto y, auto x) TRAINRUN_INLINE { return load_all(taps[i][y * kTaps + x]); },
+              [&](auto y, auto x) TRAINRUN_INLINE { return load_all(taps + ((i * kTaps + y) * kTaps + x) * kLanes); },
               [&](auto y, auto x, Floats f)
                   TRAINRUN_INLINE { store_all(to + (y * OfTile::side + x) * depth * kPanel, f); });
         }
