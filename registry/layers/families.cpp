@@ -37,8 +37,8 @@ void add_layer_families(LayerRegistry& registry) {
 // If two fusions want the same layer, the one that is named first gets it.
 void add_fusion_families(FusionRegistry& registry) {
   TRAINRUN_ADD_FAMILY(registry, conv_max_pool);
-  TRAINRUN_ADD_FAMILY(registry, relu_max_pool);
   TRAINRUN_ADD_FAMILY(registry, batch_norm_relu);
+  TRAINRUN_ADD_FAMILY(registry, relu_max_pool);
   TRAINRUN_ADD_FAMILY(registry, query_key_value);
   TRAINRUN_ADD_FAMILY(registry, swiglu);
   TRAINRUN_ADD_FAMILY(registry, linear_activation);

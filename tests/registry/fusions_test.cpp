@@ -66,6 +66,10 @@ const std::map<std::string, std::vector<FusionExample>>& fusion_examples() {
       {"ConvMaxPool2d",
        {{"[{type: Conv2d, out_channels: 5, kernel_size: 3, padding: 1}, {type: MaxPool2d, kernel_size: 2}]",
          {3, 3, 17, 29}}}},
+      {"BatchNormReLUMaxPool2d",
+       {{"[BatchNorm2d, ReLU, {type: MaxPool2d, kernel_size: 3, stride: 2, padding: 1}]", {3, 20, 9, 7}, 1, true},
+        {"[BatchNorm2d, {type: ReLU, inplace: true}, {type: MaxPool2d, kernel_size: 2}]", {3, 8, 9, 7}, 1, true},
+        {"[BatchNorm2d, ReLU, {type: MaxPool2d, kernel_size: 3, stride: 2}]", {3, 5, 9, 7}}}},
       {"BatchNormReLU",
        {{"[BatchNorm1d, ReLU]", {12, 20}},
         {"[BatchNorm2d, ReLU, {type: Conv2d, out_channels: 4, kernel_size: 1}]", {3, 20, 5, 7}, 1, true},
@@ -369,6 +373,8 @@ TEST_CASE("every norm of a ResNet that a ReLU follows is fused, and none that ot
       found_in("[{type: ResNet18, num_classes: 10, stem: cifar}]", inputs_like(torch::zeros({2, 3, 32, 32})));
   CHECK(found.at("BatchNormReLU") == 9);
   CHECK(found.at("BatchNormAddReLU") == 8);
+  CHECK(found_in("[{type: ResNet18, num_classes: 10}]", inputs_like(torch::zeros({2, 3, 64, 64})))
+            .at("BatchNormReLUMaxPool2d") == 1);
   CHECK(fused("[{type: BatchNorm1d, name: n}, ReLU, {type: Add, inputs: ['1', n]}]", {4, 6}, catalog().fusions) ==
         Strings{"n", "1", "2"});
 }

@@ -3,9 +3,12 @@
 #include "registry/graph/fusion.h"
 #include "registry/graph/graph.h"
 #include "registry/kernels/batch_norm.h"
+#include "registry/kernels/max_pool.h"
 #include "registry/layers/batch_norm.h"
+#include "registry/layers/fusions/relu_max_pool.h"
 
-// A batch normalization, what is added to it at the end of a residual block, and the ReLU after both.
+// A batch normalization, what is added to it at the end of a residual block, and the ReLU after both; or a ReLU and a
+// pooling.
 
 namespace trainrun {
 namespace {
@@ -37,6 +40,32 @@ class BatchNormRelu : public Operation {
   std::optional<Turned> turned_;
 };
 
+/// The ReLU is computed with what costs less where x lies as it does: the norm, or the pooling.
+class BatchNormReluMaxPool : public Operation {
+ public:
+  BatchNormReluMaxPool(const FusedLayers& layers, const kernels::MaxPoolWindow& window)
+      : norm_(layers["norm"].layer), pool_(layers["pool"].layer), window_(window) {}
+
+  Tensors run(const Tensors& inputs) const override {
+    const at::Tensor& x = inputs[0];
+    if (!kernels::is_of_rows(x) || kernels::supports_relu_max_pool2d(x, window_)) {
+      return {kernels::relu_max_pool2d(norm_.forward({x})[0], window_)};
+    }
+    return pool_.forward({BatchNormRelu::of(norm_)->then_relu(x, {})});
+  }
+  Traits traits() const override { return norm_.operation->traits(); }
+
+ private:
+  Layer norm_, pool_;
+  kernels::MaxPoolWindow window_;
+};
+
+std::shared_ptr<const Operation> fuse_batch_norm_max_pool(const FusedLayers& layers) {
+  const auto window = window_after_relu(layers);
+  const bool can = window && BatchNormRelu::of(layers["norm"].layer) != nullptr;
+  return can ? std::make_shared<BatchNormReluMaxPool>(layers, *window) : nullptr;
+}
+
 std::shared_ptr<const Operation> fuse_batch_norm(const FusedLayers& layers, bool has_sum) {
   const bool can = BatchNormRelu::of(layers["norm"].layer) != nullptr;
   return can ? std::make_shared<BatchNormRelu>(layers, has_sum) : nullptr;
@@ -52,6 +81,10 @@ std::shared_ptr<const Operation> fuse_batch_norm_sum(const FusedLayers& layers) 
 
 void add_batch_norm_relu(FusionRegistry& fusions) {
   const FusionPattern::Node norm{"norm", {"BatchNorm1d", "BatchNorm2d"}};
+  fusions.add({"BatchNormReLUMaxPool2d",
+               "a BatchNorm, a ReLU and a MaxPool2d; the ReLU with whichever of the two takes less time so",
+               {.nodes = {{"norm", {"BatchNorm2d"}}, {"relu", {"ReLU"}, {"norm"}}, {"pool", {"MaxPool2d"}, {"relu"}}}},
+               fuse_batch_norm_max_pool});
   fusions.add({"BatchNormReLU",
                "a BatchNorm and the ReLU after it in two passes over the batch",
                {.nodes = {norm, {"relu", {"ReLU"}, {"norm"}}}},

@@ -1,4 +1,5 @@
-#include "registry/graph/fusion.h"
+#include "registry/layers/fusions/relu_max_pool.h"
+
 #include "registry/graph/graph.h"
 #include "registry/kernels/max_pool.h"
 #include "registry/layers/poolings.h"
@@ -19,14 +20,19 @@ class ReluMaxPool : public Operation {
 };
 
 std::shared_ptr<const Operation> fuse_relu_max_pool(const FusedLayers& layers) {
-  const auto* pool = layers["pool"].options<MaxPool<2>>();
-  if (!pool || pool->return_indices) return nullptr;
-  const kernels::MaxPoolWindow window = window_of(*pool);
-  if (!kernels::can_fuse_relu_max_pool2d(window, layers["relu"].output_dtypes.at(0))) return nullptr;
-  return std::make_shared<ReluMaxPool>(window);
+  const auto window = window_after_relu(layers);
+  return window ? std::make_shared<ReluMaxPool>(*window) : nullptr;
 }
 
 }  // namespace
+
+std::optional<kernels::MaxPoolWindow> window_after_relu(const FusedLayers& layers) {
+  const auto* pool = layers["pool"].options<MaxPool<2>>();
+  if (!pool || pool->return_indices) return std::nullopt;
+  const kernels::MaxPoolWindow window = window_of(*pool);
+  const bool can = kernels::can_fuse_relu_max_pool2d(window, layers["relu"].output_dtypes.at(0));
+  return can ? std::optional(window) : std::nullopt;
+}
 
 void add_relu_max_pool(FusionRegistry& fusions) {
   fusions.add({"ReLUMaxPool2d",
