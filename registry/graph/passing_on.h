@@ -11,7 +11,7 @@ namespace trainrun {
 /// then comes to this one, which adds its own to it as it computes that. Autograd would take another pass over both.
 class CanPassOnInput : public OperationFacet {
  public:
-  /// The same operation with its first input as one more output, its last; null if it cannot.
+  /// The same operation with its first input as one more output, its last, a view of it; null if it cannot.
   virtual std::shared_ptr<const Operation> passing_on() const = 0;
 };
 

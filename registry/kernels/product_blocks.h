@@ -87,14 +87,12 @@ struct Strip {
   int64_t row, unit;
 };
 
-/// Of an `a` whose rows lie one after the other: where they are, or, if units reach from one into the next or they are so
-/// far apart that a cache keeps few of them, copies.
+/// Of an `a` whose rows lie one after the other: where they are, or, if units reach from one into the next, copies.
 template <class Unit>
 Strip straight_strip(const ProductShape& shape, const ProductFactor& a, int64_t first, const Piece& piece,
                      uint32_t* to) {
-  constexpr int64_t kApart = 1024 * Unit::kNumbers;
   const int64_t begin = first * a.row + piece.first * Unit::kNumbers;
-  if (shape.depth % Unit::kNumbers == 0 && a.row % Unit::kNumbers == 0 && a.row % kApart != 0) {
+  if (shape.depth % Unit::kNumbers == 0 && a.row % Unit::kNumbers == 0) {
     const auto* const from = static_cast<const typename Unit::Number*>(a.at) + begin;
     return {reinterpret_cast<const uint32_t*>(from), a.row / Unit::kNumbers, 1};
   }

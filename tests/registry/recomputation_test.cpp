@@ -138,6 +138,25 @@ TEST_CASE("a layer with several outputs, and one whose input others read too, ar
              torch::zeros({4, 8}), {"s", "halves"});
 }
 
+TEST_CASE("a convolution that passes on what it reads is computed again, alone or with who reads that") {
+  const std::string layers = R"(
+- {type: Conv2d, out_channels: 24, kernel_size: 1, name: stem}
+- type: Sequential
+  name: s
+  layers:
+    - Tanh
+    - {type: Residual, name: r, main: [{type: Conv2d, name: c, out_channels: 24, kernel_size: 1}, Tanh]}
+- {type: Conv2d, out_channels: 24, kernel_size: 1, name: d}
+- {type: Add, inputs: [d, s]}
+)";
+  const at::Tensor images = torch::zeros({4, 16, 4, 4}).contiguous(at::MemoryFormat::ChannelsLast);
+  for (const bool autocast : {false, true}) {
+    check_same(layers, images, {"s"}, autocast);
+    check_same(layers, images, {"s.r.main.c", "d"}, autocast);
+    check_same(layers, images, {"s.r.main", "stem"}, autocast);
+  }
+}
+
 TEST_CASE("of layers that are computed again only the inputs are kept") {
   const auto kept = [](const std::vector<std::string>& recomputed) {
     const auto graph = build(

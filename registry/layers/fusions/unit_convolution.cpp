@@ -14,22 +14,26 @@ bool is_one(const Sizes<2>& sizes) { return sizes[0] == 1 && sizes[1] == 1; }
 
 class KernelConvolution : public Operation, public CanPassOnInput {
  public:
-  KernelConvolution(const Layer& conv, ConvolutionKernel kernel, ConvolutionKernel passing_on)
-      : conv_(conv), kernel_(std::move(kernel)), passing_on_(std::move(passing_on)) {}
+  KernelConvolution(const Layer& conv, ConvolutionKernel kernel, ConvolutionKernel passing_on, const Traits& traits)
+      : conv_(conv), kernel_(std::move(kernel)), passing_on_(std::move(passing_on)), traits_(traits) {}
 
   Tensors run(const Tensors& inputs) const override {
     const auto parameters = conv_.state->named_parameters(false);
     const at::Tensor* bias = parameters.find("bias");
     return kernel_(inputs[0], *parameters.find("weight"), bias ? *bias : at::Tensor());
   }
-  Traits traits() const override { return kComputed; }
+  Traits traits() const override { return traits_; }
   std::shared_ptr<const Operation> passing_on() const override {
-    return passing_on_ ? std::make_shared<KernelConvolution>(conv_, passing_on_, nullptr) : nullptr;
+    if (!passing_on_) return nullptr;
+    Traits traits = traits_;
+    traits.view = true;
+    return std::make_shared<KernelConvolution>(conv_, passing_on_, nullptr, traits);
   }
 
  private:
   Layer conv_;
   ConvolutionKernel kernel_, passing_on_;
+  Traits traits_;
 };
 
 }  // namespace
@@ -52,7 +56,7 @@ std::optional<std::array<int64_t, 2>> unit_convolution_padding(const GraphNode& 
 
 std::shared_ptr<const Operation> convolution_by(const Layer& conv, ConvolutionKernel kernel,
                                                 ConvolutionKernel passing_on) {
-  return std::make_shared<KernelConvolution>(conv, std::move(kernel), std::move(passing_on));
+  return std::make_shared<KernelConvolution>(conv, std::move(kernel), std::move(passing_on), kComputed);
 }
 
 }  // namespace trainrun
