@@ -142,11 +142,12 @@ at::Tensor kinds_of_running(const BatchNorm& norm) {
   return kinds;
 }
 
-at::Tensor output_of(const at::Tensor& x, const at::Tensor& added, const at::Tensor& kinds, CpuPath path) {
+at::Tensor output_of(const at::Tensor& x, const at::Tensor& added, const at::Tensor& kinds, bool has_relu,
+                     CpuPath path) {
   at::Tensor y = at::empty_like(x);
   in_parts_of(norm_rows_of(x), [&](const NormRows& rows, int64_t bytes, int64_t) {
-    TRAINRUN_LOOP_OF(path, norm_relu)
-    (rows, at_byte(x, bytes), at_byte(added, bytes), scale_of(kinds), at_byte_of(y, bytes));
+    TRAINRUN_LOOP_OF(path, norm_output)
+    (rows, at_byte(x, bytes), at_byte(added, bytes), scale_of(kinds), has_relu, at_byte_of(y, bytes));
   });
   return y;
 }
@@ -155,27 +156,28 @@ at::Tensor without_gaps(const at::Tensor& tensor) {
   return tensor.contiguous(tensor.dim() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
 }
 
-/// The gradients by ATen's operations, which have derivatives themselves.
-variable_list derivable_gradients(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& y,
-                                  const at::Tensor& kinds, const at::Tensor& grad_y, double eps) {
-  const at::Tensor given = grad_y * (y > 0);
+/// The gradients by ATen's operations, which have derivatives themselves. `given`: that of the norm's output.
+variable_list derivable_gradients(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& kinds,
+                                  const at::Tensor& given, double eps) {
   auto [grad_x, grad_weight, grad_bias] =
       at::native_batch_norm_backward(given, x, optional_of(weight), std::nullopt, std::nullopt, kinds[kMean].clone(),
                                      kinds[kInverse].clone(), true, eps, {true, weight.defined(), true});
   return {grad_x, given, grad_weight, grad_bias};
 }
 
-/// Of x, `added`, the weight and the bias.
+/// Of x, `added`, the weight and the bias. `y`: the output of a ReLU after a sum, else undefined.
 variable_list gradients_of(const at::Tensor& x, const at::Tensor& y, const at::Tensor& kinds, const at::Tensor& grad_y,
-                           CpuPath path) {
+                           bool has_relu, CpuPath path) {
   const NormRows all = norm_rows_of(x);
+  const NormMask mask = !has_relu ? NormMask::kNone : y.defined() ? NormMask::kRead : NormMask::kComputed;
   const at::Tensor masked = y.defined() ? at::empty_like(x) : at::Tensor();
   const NormScale by = scale_of(kinds);
-  const std::vector<double> sums = two_sums(all, [&](const NormRows& rows, int64_t bytes, double* first,
-                                                     double* second) {
-    TRAINRUN_LOOP_OF(path, norm_gradient_sums)
-    (rows, at_byte(x, bytes), at_byte(y, bytes), by, at_byte(grad_y, bytes), at_byte_of(masked, bytes), first, second);
-  });
+  const std::vector<double> sums =
+      two_sums(all, [&](const NormRows& rows, int64_t bytes, double* first, double* second) {
+        TRAINRUN_LOOP_OF(path, norm_gradient_sums)
+        (rows, mask, at_byte(x, bytes), at_byte(y, bytes), by, at_byte(grad_y, bytes), at_byte_of(masked, bytes), first,
+         second);
+      });
   const at::Tensor affine = at::empty({2, all.channels}, at::kFloat),
                    factors = at::empty({2, all.channels}, at::kFloat);
   auto* const of_affine = affine.mutable_data_ptr<float>();
@@ -193,23 +195,24 @@ variable_list gradients_of(const at::Tensor& x, const at::Tensor& y, const at::T
   const at::Tensor& given = masked.defined() ? masked : grad_y;
   in_parts_of(all, [&](const NormRows& rows, int64_t bytes, int64_t) {
     TRAINRUN_LOOP_OF(path, norm_gradient)
-    (rows, at_byte(x, bytes), at_byte(given, bytes), by, {row(factors, 0), row(factors, 1)}, masked.defined(),
+    (rows, mask, at_byte(x, bytes), at_byte(given, bytes), by, {row(factors, 0), row(factors, 1)},
      at_byte_of(grad_x, bytes));
   });
   return {grad_x, masked, affine[0], affine[1]};
 }
 
-struct BatchNormRelu : torch::autograd::Function<BatchNormRelu> {
+struct OwnBatchNorm : torch::autograd::Function<OwnBatchNorm> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const std::optional<at::Tensor>& added,
                             const std::optional<at::Tensor>& weight, const std::optional<at::Tensor>& bias,
-                            BatchNorm norm, CpuPath path) {
+                            BatchNorm norm, bool has_relu, CpuPath path) {
     norm.weight = weight.value_or(at::Tensor());
     norm.bias = bias.value_or(at::Tensor());
     const at::Tensor kinds = kinds_of_batch(x, norm, path);
-    at::Tensor y = output_of(x, added.value_or(at::Tensor()), kinds, path);
+    at::Tensor y = output_of(x, added.value_or(at::Tensor()), kinds, has_relu, path);
     context->save_for_backward({x, norm.weight, added ? y : at::Tensor(), kinds});
     context->saved_data["has_bias"] = bias.has_value();
     context->saved_data["eps"] = norm.eps;
+    context->saved_data["relu"] = has_relu;
     context->saved_data["path"] = static_cast<int64_t>(path);
     return y;
   }
@@ -218,18 +221,19 @@ struct BatchNormRelu : torch::autograd::Function<BatchNormRelu> {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &weight = saved[1], &y = saved[2], &kinds = saved[3];
     const auto path = static_cast<CpuPath>(context->saved_data["path"].toInt());
+    const bool has_relu = context->saved_data["relu"].toBool();
     variable_list result;
     if (c10::GradMode::is_enabled()) {
-      const at::Tensor again = y.defined() ? y : output_of(x.detach(), {}, kinds, path);
-      result =
-          derivable_gradients(x, weight, again.detach(), kinds, gradients[0], context->saved_data["eps"].toDouble());
+      at::Tensor given = gradients[0];
+      if (has_relu) given = given * ((y.defined() ? y.detach() : output_of(x.detach(), {}, kinds, true, path)) > 0);
+      result = derivable_gradients(x, weight, kinds, given, context->saved_data["eps"].toDouble());
     } else {
-      result = gradients_of(x, y, kinds, without_gaps(gradients[0]), path);
+      result = gradients_of(x, y, kinds, without_gaps(gradients[0]), has_relu, path);
     }
     if (!y.defined()) result[1] = at::Tensor();  // nothing was added
     if (!weight.defined()) result[2] = at::Tensor();
     if (!context->saved_data["has_bias"].toBool()) result[3] = at::Tensor();
-    result.resize(6);
+    result.resize(7);
     return result;
   }
 };
@@ -249,28 +253,39 @@ bool is_computed_here(const at::Tensor& x, const at::Tensor& added, const BatchN
   return true;
 }
 
-}  // namespace
-
-bool is_of_rows(const at::Tensor& x) {
-  return x.dim() == 2 ? x.is_contiguous() : x.dim() == 4 ? x.is_contiguous(at::MemoryFormat::ChannelsLast) : false;
-}
-
-at::Tensor batch_norm_relu(const at::Tensor& x, const at::Tensor& added, const BatchNorm& norm, CpuPath path) {
+at::Tensor computed(const at::Tensor& x, const at::Tensor& added, const BatchNorm& norm, bool has_relu, CpuPath path) {
   bool is_trained = false;
   for (const at::Tensor& tensor : {x, added, norm.weight, norm.bias}) {
     is_trained = is_trained || (tensor.defined() && tensor.requires_grad());
   }
   is_trained = is_trained && c10::GradMode::is_enabled();
   if (!is_computed_here(x, added, norm) || (is_trained && !norm.uses_batch)) {
-    const at::Tensor normalized = at::batch_norm(x, norm.weight, norm.bias, norm.running_mean, norm.running_var,
-                                                 norm.uses_batch, norm.momentum, norm.eps, false);
-    return at::relu(added.defined() ? normalized + added : normalized);
+    at::Tensor y = at::batch_norm(x, norm.weight, norm.bias, norm.running_mean, norm.running_var, norm.uses_batch,
+                                  norm.momentum, norm.eps, false);
+    if (added.defined()) y = y + added;
+    return has_relu ? at::relu(y) : y;
   }
   const at::Tensor other = added.defined() ? without_gaps(added) : added;
   if (!is_trained) {
-    return output_of(x, other, norm.uses_batch ? kinds_of_batch(x, norm, path) : kinds_of_running(norm), path);
+    const at::Tensor kinds = norm.uses_batch ? kinds_of_batch(x, norm, path) : kinds_of_running(norm);
+    return output_of(x, other, kinds, has_relu, path);
   }
-  return BatchNormRelu::apply(x, optional_of(other), optional_of(norm.weight), optional_of(norm.bias), norm, path);
+  return OwnBatchNorm::apply(x, optional_of(other), optional_of(norm.weight), optional_of(norm.bias), norm, has_relu,
+                             path);
+}
+
+}  // namespace
+
+bool is_of_rows(const at::Tensor& x) {
+  return x.dim() == 2 ? x.is_contiguous() : x.dim() == 4 ? x.is_contiguous(at::MemoryFormat::ChannelsLast) : false;
+}
+
+at::Tensor batch_norm(const at::Tensor& x, const BatchNorm& norm, CpuPath path) {
+  return computed(x, {}, norm, false, path);
+}
+
+at::Tensor batch_norm_relu(const at::Tensor& x, const at::Tensor& added, const BatchNorm& norm, CpuPath path) {
+  return computed(x, added, norm, true, path);
 }
 
 }  // namespace trainrun::kernels

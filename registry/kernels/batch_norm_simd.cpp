@@ -89,6 +89,14 @@ TRAINRUN_INLINE inline Floats normalized(Floats apart, const NormScale& by, int6
   return multiplied_sum(apart, get<kAll>(by.scale + c, count), get<kAll>(by.bias + c, count));
 }
 
+/// Calls call(Constant<the mask>).
+template <class Call>
+void with_mask(NormMask mask, const Call& call) {
+  if (mask == NormMask::kNone) call(Constant<static_cast<int>(NormMask::kNone)>{});
+  if (mask == NormMask::kRead) call(Constant<static_cast<int>(NormMask::kRead)>{});
+  if (mask == NormMask::kComputed) call(Constant<static_cast<int>(NormMask::kComputed)>{});
+}
+
 /// g where y is above 0 or is not a number, else 0.
 TRAINRUN_INLINE inline Floats passed(Floats y, Floats g) { return y <= all_of(0.0F) ? all_of(0.0F) : g; }
 
@@ -107,77 +115,77 @@ void norm_sums(const NormRows& shape, const void* x, const float* center, double
   });
 }
 
-void norm_relu(const NormRows& shape, const void* x, const void* added, const NormScale& by, void* y) {
+void norm_output(const NormRows& shape, const void* x, const void* added, const NormScale& by, bool has_relu, void* y) {
   with_type(shape.is_bfloat16, [&](auto type) {
     using Type = decltype(type);
     const auto* const from = static_cast<const Type*>(x);
     const auto* const other = static_cast<const Type*>(added);
     auto* const to = static_cast<Type*>(y);
-    const auto compute = [&](auto adds) {
+    const auto compute = [&](auto adds, auto relu) {
       each_number(shape, [&](int64_t place, int64_t c, auto all) TRAINRUN_INLINE {
         constexpr bool kAll = all.value != 0;
         const int64_t count = shape.channels - c;
         const Floats apart = get<kAll>(from + place, count) - get<kAll>(by.mean + c, count);
         Floats result = normalized<kAll>(apart, by, c, count);
         if constexpr (adds.value != 0) result = result + get<kAll>(other + place, count);
-        put<kAll>(to + place, larger(all_of(0.0F), result), count);
+        if constexpr (relu.value != 0) result = larger(all_of(0.0F), result);
+        put<kAll>(to + place, result, count);
       });
     };
-    if (other == nullptr) {
-      compute(Constant<0>{});
+    if (!has_relu) {
+      compute(Constant<0>{}, Constant<0>{});
+    } else if (other == nullptr) {
+      compute(Constant<0>{}, Constant<1>{});
     } else {
-      compute(Constant<1>{});
+      compute(Constant<1>{}, Constant<1>{});
     }
   });
 }
 
-void norm_gradient_sums(const NormRows& shape, const void* x, const void* y, const NormScale& by, const void* g,
-                        void* masked, double* sums, double* products) {
+void norm_gradient_sums(const NormRows& shape, NormMask mask, const void* x, const void* y, const NormScale& by,
+                        const void* g, void* masked, double* sums, double* products) {
   with_type(shape.is_bfloat16, [&](auto type) {
     using Type = decltype(type);
     const auto* const from = static_cast<const Type*>(x);
     const auto* const result = static_cast<const Type*>(y);
     const auto* const gradient = static_cast<const Type*>(g);
     auto* const to = static_cast<Type*>(masked);
-    const auto compute = [&](auto has_result) {
+    const auto compute = [&](auto own) {
+      constexpr auto kMask = static_cast<NormMask>(own.value);
       sum_up(shape, sums, products,
              [&](int64_t place, int64_t c, auto all, Floats* sum, Floats* product) TRAINRUN_INLINE {
                constexpr bool kAll = all.value != 0;
                const int64_t count = shape.channels - c;
                const Floats apart = get<kAll>(from + place, count) - get<kAll>(by.mean + c, count);
                Floats given = get<kAll>(gradient + place, count);
-               if constexpr (has_result.value != 0) {
+               if constexpr (kMask == NormMask::kRead) {
                  given = passed(get<kAll>(result + place, count), given);
                  put<kAll>(to + place, given, count);
-               } else {
+               } else if constexpr (kMask == NormMask::kComputed) {
                  given = passed(normalized<kAll>(apart, by, c, count), given);
                }
                *sum = *sum + given;
                *product = multiplied_sum(given, apart, *product);
              });
     };
-    if (result == nullptr) {
-      compute(Constant<0>{});
-    } else {
-      compute(Constant<1>{});
-    }
+    with_mask(mask, compute);
   });
 }
 
-void norm_gradient(const NormRows& shape, const void* x, const void* g, const NormScale& by,
-                   const NormGradient& gradient, bool is_masked, void* to) {
+void norm_gradient(const NormRows& shape, NormMask mask, const void* x, const void* g, const NormScale& by,
+                   const NormGradient& gradient, void* to) {
   with_type(shape.is_bfloat16, [&](auto type) {
     using Type = decltype(type);
     const auto* const from = static_cast<const Type*>(x);
     const auto* const given = static_cast<const Type*>(g);
     auto* const out = static_cast<Type*>(to);
-    const auto compute = [&](auto masked) {
+    const auto compute = [&](auto own) {
       each_number(shape, [&](int64_t place, int64_t c, auto all) TRAINRUN_INLINE {
         constexpr bool kAll = all.value != 0;
         const int64_t count = shape.channels - c;
         const Floats apart = get<kAll>(from + place, count) - get<kAll>(by.mean + c, count);
         Floats of_place = get<kAll>(given + place, count);
-        if constexpr (masked.value == 0) {
+        if constexpr (static_cast<NormMask>(own.value) == NormMask::kComputed) {
           of_place = passed(normalized<kAll>(apart, by, c, count), of_place);
         }
         const Floats rest =
@@ -185,11 +193,7 @@ void norm_gradient(const NormRows& shape, const void* x, const void* g, const No
         put<kAll>(out + place, multiplied_sum(of_place, get<kAll>(by.scale + c, count), rest), count);
       });
     };
-    if (is_masked) {
-      compute(Constant<1>{});
-    } else {
-      compute(Constant<0>{});
-    }
+    with_mask(mask == NormMask::kComputed ? mask : NormMask::kNone, compute);
   });
 }
 

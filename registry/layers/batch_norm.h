@@ -4,13 +4,15 @@
 
 namespace trainrun {
 
-/// What the module of a batch normalization can compute with it, for fusions.
-class NormThenRelu {
+/// What the module of a batch normalization can compute by own loops, for fusions.
+class NormByRows {
  public:
-  NormThenRelu() = default;
-  NormThenRelu(const NormThenRelu&) = delete;
-  NormThenRelu& operator=(const NormThenRelu&) = delete;
-  virtual ~NormThenRelu() = default;
+  NormByRows() = default;
+  NormByRows(const NormByRows&) = delete;
+  NormByRows& operator=(const NormByRows&) = delete;
+  virtual ~NormByRows() = default;
+  /// batch_norm(input).
+  virtual at::Tensor by_rows(const at::Tensor& input) = 0;
   /// relu(batch_norm(input) + added); `added` may be undefined.
   virtual at::Tensor then_relu(const at::Tensor& input, const at::Tensor& added) = 0;
 };

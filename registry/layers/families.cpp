@@ -43,6 +43,7 @@ void add_fusion_families(FusionRegistry& registry) {
   TRAINRUN_ADD_FAMILY(registry, swiglu);
   TRAINRUN_ADD_FAMILY(registry, linear_activation);
   TRAINRUN_ADD_FAMILY(registry, add_norm);
+  TRAINRUN_ADD_FAMILY(registry, batch_norm);
   TRAINRUN_ADD_FAMILY(registry, winograd);
   TRAINRUN_ADD_FAMILY(registry, point_convolution);
 }

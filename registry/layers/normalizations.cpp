@@ -72,7 +72,7 @@ struct RunningNormModule : ScaleModule {
 bool use_cudnn() { return at::globalContext().userEnabledCuDNN(); }
 
 /// What torch.nn.BatchNorm and SyncBatchNorm keep.
-struct BatchNormModule : RunningNormModule, SpansRanks, RunningStatistics, NormThenRelu {
+struct BatchNormModule : RunningNormModule, SpansRanks, RunningStatistics, NormByRows {
   BatchNormModule(int64_t channels, bool affine, bool track, bool sync, std::optional<double> newest, double epsilon)
       : RunningNormModule(channels, affine, track), always_sync(sync), momentum_(newest), eps_(epsilon) {}
   void span(Communicator& others, bool sync_batchnorm) override {
@@ -100,14 +100,16 @@ struct BatchNormModule : RunningNormModule, SpansRanks, RunningStatistics, NormT
     }
     return at::batch_norm(input, weight, bias, running_mean, running_var, uses_batch(), newest, eps_, use_cudnn());
   }
+  at::Tensor by_rows(const at::Tensor& input) override {
+    if (ranks && is_training()) return normalized(input);
+    return kernels::batch_norm(input, terms(count_batch(input)));
+  }
   at::Tensor then_relu(const at::Tensor& input, const at::Tensor& added) override {
     if (ranks && is_training()) {
       const at::Tensor result = normalized(input);
       return at::relu(added.defined() ? result + added : result);
     }
-    const double newest = count_batch(input);
-    return kernels::batch_norm_relu(input, added,
-                                    {weight, bias, running_mean, running_var, uses_batch(), newest, eps_});
+    return kernels::batch_norm_relu(input, added, terms(count_batch(input)));
   }
 
   bool each_batch_alike = false;  // as a momentum of null
@@ -116,6 +118,9 @@ struct BatchNormModule : RunningNormModule, SpansRanks, RunningStatistics, NormT
 
  private:
   bool uses_batch() const { return is_training() || !running_mean.defined(); }
+  kernels::BatchNorm terms(double newest) const {
+    return {weight, bias, running_mean, running_var, uses_batch(), newest, eps_};
+  }
   /// Counts a batch of training; returns its weight in the running statistics.
   double count_batch(const at::Tensor& input) {
     const bool training = is_training();

@@ -32,13 +32,14 @@ struct BatchNormCase {
   std::vector<int64_t> sizes;
   bool is_added, is_affine = true, is_tracked = true, is_bfloat16 = false;
   double offset = 0;  // of the mean, in deviations
+  bool has_relu = true;
 };
 
 std::string text_of_batch_norm(const BatchNormCase& c) {
   std::string text;
   for (const int64_t size : c.sizes) text += std::to_string(size) + " ";
   return text + (c.is_added ? "added " : "") + (c.is_affine ? "affine " : "") + (c.is_tracked ? "tracked " : "") +
-         (c.is_bfloat16 ? "bfloat16 " : "") + std::to_string(c.offset);
+         (c.is_bfloat16 ? "bfloat16 " : "") + (c.has_relu ? "relu " : "") + std::to_string(c.offset);
 }
 
 /// A batch, what is added to it, and the norm's tensors.
@@ -104,8 +105,8 @@ void check_batch_norm(const BatchNormCase& c, CpuPath path) {
   CAPTURE(static_cast<int>(path));
   const BatchNormTensorsOf t = batch_tensors_of(c), exact = in_float64(t);
   const double bound = c.is_bfloat16 ? 5e-3 : 2e-6 * (1 + c.offset);
-  const at::Tensor expected = norm_by_definition(exact);
-  const at::Tensor y = batch_norm_relu(t.x, t.added, t.norm, path);
+  const at::Tensor expected = c.has_relu ? norm_by_definition(exact) : before_relu(exact);
+  const at::Tensor y = c.has_relu ? batch_norm_relu(t.x, t.added, t.norm, path) : batch_norm(t.x, t.norm, path);
   REQUIRE(y.sizes() == expected.sizes());
   CHECK(y.dtype() == t.x.dtype());
   CHECK(error_of(y, expected.detach()) < bound);
@@ -116,8 +117,8 @@ void check_batch_norm(const BatchNormCase& c, CpuPath path) {
   const at::Tensor grad_y = last(at::randn(c.sizes).to(t.x.scalar_type()));
   const auto found = torch::autograd::grad({y}, t.learned(), {grad_y});
   // Where y is 0 but for rounding, either side is right: the ReLU lets through what it did here.
-  const auto wanted =
-      torch::autograd::grad({before_relu(exact)}, exact.learned(), {(grad_y * (y.detach() > 0)).to(at::kDouble)});
+  const at::Tensor given = c.has_relu ? grad_y * (y.detach() > 0) : grad_y;
+  const auto wanted = torch::autograd::grad({before_relu(exact)}, exact.learned(), {given.to(at::kDouble)});
   for (size_t i = 0; i < found.size(); ++i) {
     CAPTURE(i);
     CHECK(found[i].dtype() == t.learned()[i].dtype());
@@ -131,7 +132,7 @@ void check_batch_norm(const BatchNormCase& c, CpuPath path) {
 
 }  // namespace
 
-TEST_CASE("batch norm with ReLU: chosen sizes equal float64 on every path") {
+TEST_CASE("batch norm with or without ReLU: chosen sizes equal float64 on every path") {
   for (const CpuPath path : available_cpu_paths()) {
     for (const bool added : {false, true}) {
       for (const bool is_bfloat16 : {false, true}) {
@@ -140,12 +141,13 @@ TEST_CASE("batch norm with ReLU: chosen sizes equal float64 on every path") {
         check_batch_norm({{200, 33}, added, false, true, is_bfloat16}, path);
         check_batch_norm({{2, 1100, 3, 3}, added, false, false, is_bfloat16}, path);
         check_batch_norm({{8, 17, 20, 20}, added, true, true, is_bfloat16, 30}, path);
+        if (!added) check_batch_norm({{8, 17, 20, 20}, added, true, true, is_bfloat16, 30, false}, path);
       }
     }
   }
 }
 
-TEST_CASE("batch norm with ReLU: random sizes equal float64 on every path and with any number of threads") {
+TEST_CASE("batch norm with or without ReLU: random sizes equal float64 on every path and with any number of threads") {
   at::manual_seed(17);
   std::mt19937 random(17);  // NOLINT(bugprone-random-generator-seed): the same on every run
   const auto from = [&](int64_t least, int64_t most) {
@@ -156,6 +158,7 @@ TEST_CASE("batch norm with ReLU: random sizes equal float64 on every path and wi
         {from(2, 6), from(1, 80), from(3, 24), from(3, 24)}, from(0, 1) == 1, from(0, 2) > 0, from(0, 2) > 0};
     if (from(0, 3) == 0) c.sizes = {from(20, 300), from(1, 150)};
     c.is_bfloat16 = from(0, 2) == 0;
+    c.has_relu = c.is_added || from(0, 1) == 1;
     const Threads threads(static_cast<int>(from(1, 3)));
     for (const CpuPath path : available_cpu_paths()) check_batch_norm(c, path);
   }
@@ -202,7 +205,7 @@ TEST_CASE("batch norm with ReLU: what is not a number stays so, constants become
   }
 }
 
-TEST_CASE("batch norm with ReLU: gradients of the second order are ATen's") {
+TEST_CASE("batch norm with or without ReLU: gradients of the second order are ATen's") {
   for (const bool added : {false, true}) {
     const BatchNormTensorsOf t = batch_tensors_of({{3, 4, 5, 5}, added, true, false});
     const auto second = [&](const at::Tensor& y) {
@@ -211,5 +214,8 @@ TEST_CASE("batch norm with ReLU: gradients of the second order are ATen's") {
     };
     const auto found = second(batch_norm_relu(t.x, t.added, t.norm)), expected = second(norm_by_definition(t));
     for (size_t i = 0; i < 2; ++i) CHECK(error_of(found[i], expected[i].to(at::kDouble)) < 1e-4);
+    if (added) continue;
+    const auto plain = second(batch_norm(t.x, t.norm)), of_plain = second(before_relu(t));
+    for (size_t i = 0; i < 2; ++i) CHECK(error_of(plain[i], of_plain[i].to(at::kDouble)) < 1e-4);
   }
 }

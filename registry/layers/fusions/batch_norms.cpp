@@ -1,3 +1,4 @@
+#include <memory>
 #include <optional>
 
 #include "registry/graph/fusion.h"
@@ -7,11 +8,14 @@
 #include "registry/layers/batch_norm.h"
 #include "registry/layers/fusions/relu_max_pool.h"
 
-// A batch normalization, what is added to it at the end of a residual block, and the ReLU after both; or a ReLU and a
-// pooling.
+// A batch normalization, alone; or with what is added to it at the end of a residual block and the ReLU after both; or
+// with a ReLU and a pooling.
 
 namespace trainrun {
 namespace {
+
+/// Null for a layer that cannot.
+NormByRows* rows_of(const Layer& layer) { return dynamic_cast<NormByRows*>(layer.state.get()); }
 
 class BatchNormRelu : public Operation {
  public:
@@ -24,11 +28,9 @@ class BatchNormRelu : public Operation {
     if (turned_ && !(kernels::is_of_rows(inputs[0]) && kernels::is_of_rows(inputs[1]))) {
       return turned_->relu.forward(turned_->sum.forward({inputs[1], layer_.forward({inputs[0]})[0]}));
     }
-    return {of(layer_)->then_relu(inputs[0], inputs.size() > 1 ? inputs[1] : at::Tensor())};
+    return {rows_of(layer_)->then_relu(inputs[0], inputs.size() > 1 ? inputs[1] : at::Tensor())};
   }
   Traits traits() const override { return layer_.operation->traits(); }
-  /// Null for a layer that cannot.
-  static NormThenRelu* of(const Layer& layer) { return dynamic_cast<NormThenRelu*>(layer.state.get()); }
 
  private:
   /// What reads the added first: their sum lies in memory as that does.
@@ -51,7 +53,7 @@ class BatchNormReluMaxPool : public Operation {
     if (!kernels::is_of_rows(x) || kernels::supports_relu_max_pool2d(x, window_)) {
       return {kernels::relu_max_pool2d(norm_.forward({x})[0], window_)};
     }
-    return pool_.forward({BatchNormRelu::of(norm_)->then_relu(x, {})});
+    return pool_.forward({rows_of(norm_)->then_relu(x, {})});
   }
   Traits traits() const override { return norm_.operation->traits(); }
 
@@ -62,12 +64,12 @@ class BatchNormReluMaxPool : public Operation {
 
 std::shared_ptr<const Operation> fuse_batch_norm_max_pool(const FusedLayers& layers) {
   const auto window = window_after_relu(layers);
-  const bool can = window && BatchNormRelu::of(layers["norm"].layer) != nullptr;
+  const bool can = window && rows_of(layers["norm"].layer) != nullptr;
   return can ? std::make_shared<BatchNormReluMaxPool>(layers, *window) : nullptr;
 }
 
 std::shared_ptr<const Operation> fuse_batch_norm(const FusedLayers& layers, bool has_sum) {
-  const bool can = BatchNormRelu::of(layers["norm"].layer) != nullptr;
+  const bool can = rows_of(layers["norm"].layer) != nullptr;
   return can ? std::make_shared<BatchNormRelu>(layers, has_sum) : nullptr;
 }
 
@@ -77,7 +79,31 @@ std::shared_ptr<const Operation> fuse_batch_norm_sum(const FusedLayers& layers) 
   return is_of_alike ? fuse_batch_norm(layers, true) : nullptr;
 }
 
+class PlainBatchNorm : public Operation {
+ public:
+  explicit PlainBatchNorm(const Layer& layer) : layer_(layer) {}
+
+  Tensors run(const Tensors& inputs) const override {
+    const bool is_here = inputs[0].is_cpu() && kernels::is_of_rows(inputs[0]);
+    return is_here ? Tensors{rows_of(layer_)->by_rows(inputs[0])} : layer_.forward(inputs);
+  }
+  Traits traits() const override { return layer_.operation->traits(); }
+
+ private:
+  Layer layer_;
+};
+
 }  // namespace
+
+void add_batch_norm(FusionRegistry& fusions) {
+  fusions.add({"BatchNorm",
+               "a BatchNorm by itself in two passes over the batch, where channels are last: equal but for rounding",
+               {.nodes = {{"norm", {"BatchNorm1d", "BatchNorm2d"}}}},
+               [](const FusedLayers& layers) -> std::shared_ptr<const Operation> {
+                 const Layer& norm = layers["norm"].layer;
+                 return rows_of(norm) ? std::make_shared<PlainBatchNorm>(norm) : nullptr;
+               }});
+}
 
 void add_batch_norm_relu(FusionRegistry& fusions) {
   const FusionPattern::Node norm{"norm", {"BatchNorm1d", "BatchNorm2d"}};
