@@ -85,7 +85,7 @@ variable_list derivable_gradients(const FastConvolution& conv, const at::Tensor&
   return {grad_x, as_weight(grad_weight), as_weight(grad_bias), {}, {}, {}, {}, {}};
 }
 
-/// Gives the convolution; if it `passes_on` x, which channels last, that as well.
+/// Gives the convolution and, if it `passes_on` that, x as well.
 struct FastConv2d : torch::autograd::Function<FastConv2d> {
   static variable_list forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
                                const std::optional<at::Tensor>& bias, int64_t algorithm,
@@ -146,7 +146,8 @@ struct FastConv2d : torch::autograd::Function<FastConv2d> {
   }
 };
 
-/// x in the type that it is computed in. The second is x, if it `passes_on` that.
+/// The convolution of x, which has the type that it is computed in; and x, by way of the convolution if it `passes_on`
+/// that, so that the gradient of who reads it comes here.
 variable_list convolve(const FastConvolution& conv, const at::Tensor& x, const at::Tensor& weight,
                        const at::Tensor& bias, at::MemoryFormat format, bool passes_on = false) {
   const bool is_trained = x.requires_grad() || weight.requires_grad() || (bias.defined() && bias.requires_grad());
