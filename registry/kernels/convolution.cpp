@@ -1,5 +1,6 @@
 #include "registry/kernels/convolution.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/alias.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/convolution_backward.h>

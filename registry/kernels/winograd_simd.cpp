@@ -239,7 +239,7 @@ void gather_taps(const WinogradShape& s, bool backward, const float* weights, in
   Floats square[kLanes];
   if (!backward) {  // a filter's numbers for 16 channels follow each other, as they do in `taps`
     const int64_t there = lesser(s.channels - input, 16) * kTaps2;
-    for (int64_t first = 0; first < 16 * kTaps2; first += kLanes) {
+    for (int64_t first = 0; first < int64_t{16} * kTaps2; first += kLanes) {
       for (int64_t lane = 0; lane < kLanes; ++lane) {
         const float* const from = weights + ((output + lane) * s.channels + input) * kTaps2 + first;
         square[lane] = output + lane < s.filters ? load(from, there - first) : Floats{};
