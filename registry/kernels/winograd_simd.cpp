@@ -232,35 +232,32 @@ void put_outputs(const WinogradShape& s, const float* sums, int64_t sums_step, c
   }
 }
 
+/// The first `count` numbers of each of `rows` rows, `step` apart, as to[number][row] for `all` numbers of kLanes rows;
+/// zeros where there are none.
+TRAINRUN_INLINE inline void put_columns(const float* from, int64_t step, int64_t rows, int64_t count, int64_t all,
+                                        float* to) {
+  Floats square[kLanes];
+  for (int64_t first = 0; first < all; first += kLanes) {
+    for (int64_t row = 0; row < kLanes; ++row) {
+      square[row] = row < rows ? load(from + row * step + first, count - first) : Floats{};
+    }
+    transpose(square);
+    for (int64_t i = 0; i < lesser(kLanes, all - first); ++i) store_all(to + (first + i) * kLanes, square[i]);
+  }
+}
+
 /// taps[depth][tap][lane] of kLanes outputs and 16 inputs, zero where there are none.
 template <int kTaps2>
 void gather_taps(const WinogradShape& s, bool backward, const float* weights, int64_t output, int64_t input,
                  float* taps) {
-  Floats square[kLanes];
   if (!backward) {  // a filter's numbers for 16 channels follow each other, as they do in `taps`
-    const int64_t there = lesser(s.channels - input, 16) * kTaps2;
-    for (int64_t first = 0; first < int64_t{16} * kTaps2; first += kLanes) {
-      for (int64_t lane = 0; lane < kLanes; ++lane) {
-        const float* const from = weights + ((output + lane) * s.channels + input) * kTaps2 + first;
-        square[lane] = output + lane < s.filters ? load(from, there - first) : Floats{};
-      }
-      transpose(square);
-      for (int64_t i = 0; i < kLanes; ++i) store_all(taps + (first + i) * kLanes, square[i]);
-    }
+    const int64_t step = s.channels * kTaps2, there = lesser(s.channels - input, 16) * kTaps2;
+    put_columns(weights + output * step + input * kTaps2, step, s.filters - output, there, int64_t{16} * kTaps2, taps);
     return;
   }
-  for (int64_t d = 0; d < 16; ++d) {
+  for (int64_t d = 0; d < 16; ++d, taps += int64_t{kTaps2} * kLanes) {
     const float* const filter = weights + ((input + d) * s.channels + output) * kTaps2;
-    const int64_t lanes = input + d < s.filters ? s.channels - output : 0;
-    for (int64_t first = 0; first < kTaps2; first += kLanes) {
-      for (int64_t lane = 0; lane < kLanes; ++lane) {
-        square[lane] = lane < lanes ? load(filter + lane * kTaps2 + first, kTaps2 - first) : Floats{};
-      }
-      transpose(square);
-      for (int64_t i = 0; i < lesser(kLanes, kTaps2 - first); ++i) {
-        store_all(taps + (d * kTaps2 + first + i) * kLanes, square[i]);
-      }
-    }
+    put_columns(filter, kTaps2, input + d < s.filters ? s.channels - output : 0, kTaps2, kTaps2, taps);
   }
 }
 

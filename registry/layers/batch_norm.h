@@ -11,7 +11,7 @@ class NormByRows {
   NormByRows(const NormByRows&) = delete;
   NormByRows& operator=(const NormByRows&) = delete;
   virtual ~NormByRows() = default;
-  /// batch_norm(input).
+  /// batch_norm(input), by those loops where they can.
   virtual at::Tensor by_rows(const at::Tensor& input) = 0;
   /// relu(batch_norm(input) + added); `added` may be undefined.
   virtual at::Tensor then_relu(const at::Tensor& input, const at::Tensor& added) = 0;

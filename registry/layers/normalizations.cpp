@@ -101,15 +101,12 @@ struct BatchNormModule : RunningNormModule, SpansRanks, RunningStatistics, NormB
     return at::batch_norm(input, weight, bias, running_mean, running_var, uses_batch(), newest, eps_, use_cudnn());
   }
   at::Tensor by_rows(const at::Tensor& input) override {
-    if (ranks && is_training()) return normalized(input);
-    return kernels::batch_norm(input, terms(count_batch(input)));
+    return is_own(input) ? kernels::batch_norm(input, terms(count_batch(input))) : normalized(input);
   }
   at::Tensor then_relu(const at::Tensor& input, const at::Tensor& added) override {
-    if (ranks && is_training()) {
-      const at::Tensor result = normalized(input);
-      return at::relu(added.defined() ? result + added : result);
-    }
-    return kernels::batch_norm_relu(input, added, terms(count_batch(input)));
+    if (is_own(input)) return kernels::batch_norm_relu(input, added, terms(count_batch(input)));
+    const at::Tensor result = normalized(input);
+    return at::relu(added.defined() ? result + added : result);
   }
 
   bool each_batch_alike = false;  // as a momentum of null
@@ -117,6 +114,8 @@ struct BatchNormModule : RunningNormModule, SpansRanks, RunningStatistics, NormB
   Communicator* ranks = nullptr;  // null: each rank normalizes over its own batch
 
  private:
+  /// On a GPU cuDNN computes it.
+  bool is_own(const at::Tensor& input) const { return input.is_cpu() && !(ranks && is_training()); }
   bool uses_batch() const { return is_training() || !running_mean.defined(); }
   kernels::BatchNorm terms(double newest) const {
     return {weight, bias, running_mean, running_var, uses_batch(), newest, eps_};

@@ -83,10 +83,7 @@ class PlainBatchNorm : public Operation {
  public:
   explicit PlainBatchNorm(const Layer& layer) : layer_(layer) {}
 
-  Tensors run(const Tensors& inputs) const override {
-    const bool is_here = inputs[0].is_cpu() && kernels::is_of_rows(inputs[0]);
-    return is_here ? Tensors{rows_of(layer_)->by_rows(inputs[0])} : layer_.forward(inputs);
-  }
+  Tensors run(const Tensors& inputs) const override { return {rows_of(layer_)->by_rows(inputs[0])}; }
   Traits traits() const override { return layer_.operation->traits(); }
 
  private:
