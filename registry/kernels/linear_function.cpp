@@ -10,7 +10,6 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/relu.h>
-#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -70,7 +69,7 @@ struct Product {
   Activation activation;
   CpuPath path;
 
-  at::Tensor weight_in_out() const { return is_transposed ? weight : weight.t(); }
+  at::Tensor weight_in_out() const { return is_transposed ? weight : turned(weight); }
 
   ActivationShape shape(const at::Tensor& rows) const {
     return {rows.size(1), static_cast<LoopActivation>(activation), rows.scalar_type() == at::kBFloat16};
@@ -106,7 +105,7 @@ struct Product {
     const int64_t rows = grad_y.size(0), features = grad_y.size(1);
     const int64_t parts = std::clamp<int64_t>(rows / 8, 1, kMostParts);
     const at::Tensor sums =
-        wants_bias ? at::zeros({parts, features}, grad_y.options().dtype(at::kFloat)) : at::Tensor();
+        wants_bias ? at::empty({parts, features}, grad_y.options().dtype(at::kFloat)) : at::Tensor();
     float* const to_sums = wants_bias ? sums.mutable_data_ptr<float>() : nullptr;
     const ActivationShape own = shape(grad_y);
     const void* const from = grad_y.const_data_ptr();
@@ -116,6 +115,7 @@ struct Product {
     at::parallel_for(0, parts, parts_of_thread, [&](int64_t begin, int64_t end) {
       for (int64_t part = begin; part < end; ++part) {
         float* const sum = to_sums == nullptr ? nullptr : to_sums + part * features;
+        if (sum != nullptr) std::fill_n(sum, features, 0.0F);
         TRAINRUN_LOOP_OF(path, activate_back)
         (own, read, from, to, sum, rows * part / parts, rows * (part + 1) / parts);
       }
@@ -161,6 +161,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
                             const std::optional<at::Tensor>& bias, bool is_transposed, Activation activation,
                             CpuPath path) {
+    const at::AutoDispatchBelowADInplaceOrView no_views;  // which autograd would keep account of, for nobody
     Product product{flat_rows(x), weight, is_transposed, activation, path};
     at::Tensor y = product.forward(bias.value_or(at::Tensor()));
     at::Tensor activated;
@@ -203,6 +204,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
       result.resize(6);
       return result;
     }
+    const at::AutoDispatchBelowADInplaceOrView no_views;
     const at::Tensor& copy = saved[3].defined() ? saved[3] : weight;
     const Product product{flat_rows(x), copy, is_transposed, activation, static_cast<CpuPath>(data["path"].toInt())};
     const bool wants_bias = bias.defined() && context->needs_input_grad(2);
@@ -218,12 +220,12 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
                            has_many_zeros(of_product, product.x.size(1));
     if (context->needs_input_grad(0)) {
       const at::Tensor of_x = is_sparse ? sparse_product(of_product, copy)
-                                        : product_of(of_product, is_transposed ? copy.t() : copy, x.scalar_type());
+                                        : product_of(of_product, is_transposed ? turned(copy) : copy, x.scalar_type());
       result[0] = with_sizes(of_x, x.sizes());
     }
     if (context->needs_input_grad(1)) {
-      result[1] = is_transposed ? gradient_of(weight, product.x.t(), of_product, false)
-                                : gradient_of(weight, of_product.t(), product.x, is_sparse);
+      result[1] = is_transposed ? gradient_of(weight, turned(product.x), of_product, false)
+                                : gradient_of(weight, turned(of_product), product.x, is_sparse);
     }
     if (wants_bias) result[2] = sums_here ? summed.bias.to(of_y.scalar_type()).to(at::kFloat) : of_y.sum(0);
     return result;

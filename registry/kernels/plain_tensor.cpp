@@ -1,6 +1,7 @@
 #include "registry/kernels/plain_tensor.h"
 
 #include <ATen/autocast_mode.h>
+#include <ATen/ops/as_strided.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 namespace trainrun::kernels {
@@ -15,6 +16,10 @@ bool is_plain_cpu(const at::Tensor& x) {
 
 bool is_dense_float(const at::Tensor& x) {
   return is_plain_cpu(x) && x.scalar_type() == at::kFloat && x.is_contiguous();
+}
+
+at::Tensor turned(const at::Tensor& x) {
+  return at::as_strided(x, {x.size(1), x.size(0)}, {x.stride(1), x.stride(0)}, x.storage_offset());
 }
 
 std::optional<at::ScalarType> type_of_product(const at::Tensor& x) {

@@ -17,6 +17,9 @@ inline std::optional<at::Tensor> optional_of(const at::Tensor& tensor) {
   return tensor.defined() ? std::optional(tensor) : std::nullopt;
 }
 
+/// x [rows, columns] turned, without what `t` costs: three calls of ATen's dispatcher.
+at::Tensor turned(const at::Tensor& x);
+
 /// The type in which autocast, or without it PyTorch, multiplies x with weights of float32: float32 or bfloat16; nothing
 /// for types that are left to ATen.
 std::optional<at::ScalarType> type_of_product(const at::Tensor& x);

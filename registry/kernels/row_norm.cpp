@@ -6,7 +6,6 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/rms_norm.h>
-#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -100,7 +99,7 @@ struct Norm {
     if (wants_addend && of == at::kBFloat16) made.addend = at::empty(x.sizes(), x.options().dtype(at::kBFloat16));
     if (wants_addend && of == at::kFloat && kept.defined()) made.addend = at::empty_like(x);
     const int64_t rows = rows_of(x), parts = std::clamp<int64_t>(rows / 8, 1, kMostParts);
-    const at::Tensor sums = at::zeros({2, parts, shape.features}, x.options());
+    const at::Tensor sums = at::empty({2, parts, shape.features}, x.options());
     const bool half = is_half(made.addend);
     const float* const means = floats(statistics);
     at::parallel_for(0, parts, std::max<int64_t>(1, parts * kNumbersOfThread / std::max<int64_t>(1, x.numel())),
@@ -108,6 +107,11 @@ struct Norm {
                        const at::Tensor scratch = at::empty({shape.features}, at::kFloat);
                        for (int64_t part = begin; part < end; ++part) {
                          float* const own = floats_to(sums) + part * shape.features;
+                         float* const of_weight = weight.defined() ? own : nullptr;
+                         float* const of_bias = bias.defined() ? own + parts * shape.features : nullptr;
+                         for (float* const sum : {of_weight, of_bias}) {
+                           if (sum != nullptr) std::fill_n(sum, shape.features, 0.0F);
+                         }
                          const NormBackward pass{floats(x),
                                                  means,
                                                  means + rows,
@@ -119,8 +123,8 @@ struct Norm {
                                                  added({}),
                                                  half ? nullptr : floats_to(made.addend),
                                                  half ? halves_to(made.addend) : nullptr,
-                                                 weight.defined() ? own : nullptr,
-                                                 bias.defined() ? own + parts * shape.features : nullptr};
+                                                 of_weight,
+                                                 of_bias};
                          TRAINRUN_LOOP_OF(path, norm_backward)
                          (shape, pass, rows * part / parts, rows * (part + 1) / parts, floats_to(scratch));
                        }
@@ -173,6 +177,7 @@ struct RowNorm : torch::autograd::Function<RowNorm> {
   static variable_list forward(AutogradContext* context, const at::Tensor& x, const std::optional<at::Tensor>& addend,
                                const std::optional<at::Tensor>& weight, const std::optional<at::Tensor>& bias,
                                const Norm& norm, bool wants_plain, bool wants_half) {
+    const at::AutoDispatchBelowADInplaceOrView no_views;  // which autograd would keep account of, for nobody
     const at::Tensor added = addend.value_or(at::Tensor());
     const Norm::Forward made = norm.forward(x, added, wants_plain, wants_half);
     const at::Tensor& normalized = added.defined() ? made.out.sum : x;
@@ -212,6 +217,7 @@ struct RowNorm : torch::autograd::Function<RowNorm> {
     if (c10::GradMode::is_enabled()) {
       made = derivable_gradients(norm, saved[0], given, added);
     } else {
+      const at::AutoDispatchBelowADInplaceOrView no_views;
       for (at::Tensor* const gradient : {&given.y, &given.half, &given.sum}) {
         if (gradient->defined()) *gradient = gradient->contiguous();
       }
