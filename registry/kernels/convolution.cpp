@@ -176,14 +176,16 @@ std::optional<ConvolutionSizes> sizes_of(const at::Tensor& x, const at::Tensor& 
   if (!takes_bias) return std::nullopt;
   const auto left = [&](int64_t dim) { return x.size(dim + 2) + 2 * conv.padding[dim] - weight.size(dim + 2); };
   if (left(0) < 0 || left(1) < 0) return std::nullopt;  // the filter is larger than the image
+  const int64_t height = left(0) / conv.stride[0] + 1, width = left(1) / conv.stride[1] + 1;
   return ConvolutionSizes{.channels = x.size(1),
                           .filters = weight.size(0),
                           .kernel_height = weight.size(2),
                           .kernel_width = weight.size(3),
                           .stride = std::max(conv.stride[0], conv.stride[1]),
-                          .out_height = left(0) / conv.stride[0] + 1,
-                          .out_width = left(1) / conv.stride[1] + 1,
-                          .images = std::max<int64_t>(1, x.size(0))};
+                          .out_height = height,
+                          .out_width = width,
+                          .images = std::max<int64_t>(1, x.size(0)),
+                          .keeps_size = height == x.size(2) && width == x.size(3)};
 }
 
 /// A convolution of 1x1; and x, if it `passes_on` that.
@@ -209,7 +211,7 @@ bool winograd_pays(const ConvolutionSizes& s, bool is_bfloat16) {
       s.out_width < 1) {
     return false;
   }
-  const auto tile = best_winograd_tile(s.kernel_height, s.stride, s.out_height, s.out_width);
+  const auto tile = best_winograd_tile(s.kernel_height, s.stride, s.keeps_size, s.out_height, s.out_width);
   if (!tile || std::max(s.channels, s.filters) > kMostWinogradChannels) return false;
   if (s.images > 0 && s.images * s.out_height * s.out_width < kFewestOutputs) return false;
   const double work = winograd_work(*tile, s.out_height, s.out_width);

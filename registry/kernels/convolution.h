@@ -14,7 +14,8 @@ struct ConvolutionSizes {
   int64_t kernel_height, kernel_width;
   int64_t stride;
   int64_t out_height, out_width;
-  int64_t images = 0;  // 0: not known yet; there are enough
+  int64_t images = 0;       // 0: not known yet; there are enough
+  bool keeps_size = false;  // the output is as large as the image, by padding
 };
 
 /// Whether Winograd's algorithm is quicker than oneDNN's direct one on this processor: a rule of the sizes alone, so that

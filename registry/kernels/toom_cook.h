@@ -159,6 +159,24 @@ class StridedToomCook {
   };
 };
 
+/// The same for sums whose inputs begin one apart, of three taps, over two inputs with zeros before and after them:
+/// w1 a + w2 b and w0 a + w1 b by three multiplications, w1 (a + b), (w2 - w1) b and (w0 - w1) a.
+class PaddedToomCook {
+ public:
+  static constexpr int side = 3;
+  static constexpr TileMatrix<true, side, 2> input = {{{1, 1}, {0, 1}, {1, 0}}};
+  static constexpr TileMatrix<true, side, 3> filter = {{{0, 1, 0}, {0, -1, 1}, {1, -1, 0}}};
+  static constexpr TileMatrix<false, 2, side> output = {{{1, 1, 0}, {1, 0, 1}}};
+  static constexpr TileMatrix<true, side, 2> output_gradient = {{{1, 1}, {1, 0}, {0, 1}}};
+  static constexpr TileMatrix<false, 2, side> input_gradient = {{{1, 0, 1}, {1, 1, 0}}};
+  /// Of the gradient of the filters.
+  struct OfFilters {
+    static constexpr int side = PaddedToomCook::side;
+    static constexpr auto filter = PaddedToomCook::output_gradient;
+    static constexpr TileMatrix<false, 3, side> output = {{{0, 0, 1}, {1, -1, -1}, {0, 1, 0}}};
+  };
+};
+
 }  // namespace
 }  // namespace trainrun::kernels
 // NOLINTEND(modernize-avoid-c-arrays, readability-identifier-naming, readability-redundant-parentheses)

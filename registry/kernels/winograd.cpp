@@ -20,7 +20,9 @@ constexpr int64_t kSumsOfEach = int64_t{3} << 20;    // bytes of them that each 
 
 struct TileSizes {
   int64_t outputs, taps, stride;
-  int64_t side() const { return stride * (outputs - 1) + taps; }  // of the input that it reads, and of its points
+  bool is_padded = false;
+  /// Of its points, and of the input that it reads unless it is padded.
+  int64_t side() const { return is_padded ? outputs + 1 : stride * (outputs - 1) + taps; }
 };
 
 TileSizes sizes_of(WinogradTile tile) {
@@ -35,6 +37,8 @@ TileSizes sizes_of(WinogradTile tile) {
       return {2, 3, 2};
     case WinogradTile::kStrided4Taps3:
       return {4, 3, 2};
+    case WinogradTile::kPadded2Taps3:
+      return {2, 3, 1, true};
   }
   throw Error("no such tile");
 }
@@ -55,9 +59,11 @@ double winograd_work(WinogradTile tile, int64_t out_height, int64_t out_width) {
          static_cast<double>(out_height * out_width * of.taps * of.taps);
 }
 
-std::optional<WinogradTile> best_winograd_tile(int64_t taps, int64_t stride, int64_t out_height, int64_t out_width) {
+std::optional<WinogradTile> best_winograd_tile(int64_t taps, int64_t stride, bool keeps_size, int64_t out_height,
+                                               int64_t out_width) {
   if (taps == 5 && stride == 1) return WinogradTile::kOutputs3Taps5;
   if (taps != 3 || stride < 1 || stride > 2) return std::nullopt;
+  if (stride == 1 && keeps_size && out_height == 2 && out_width == 2) return WinogradTile::kPadded2Taps3;
   const WinogradTile small = stride == 1 ? WinogradTile::kOutputs2Taps3 : WinogradTile::kStrided2Taps3;
   const WinogradTile large = stride == 1 ? WinogradTile::kOutputs4Taps3 : WinogradTile::kStrided4Taps3;
   const auto work = [&](WinogradTile tile) { return winograd_work(tile, out_height, out_width); };
@@ -70,10 +76,14 @@ Winograd::Winograd(at::IntArrayRef x, at::IntArrayRef weight, int64_t stride, st
   const int64_t taps = weight[2];
   const auto outputs = [&](size_t dim) { return (x[dim + 2] + 2 * padding[dim] - taps) / stride + 1; };
   const int64_t out_height = outputs(0), out_width = outputs(1);
-  if (!tile) tile = best_winograd_tile(taps, stride, out_height, out_width);
+  const bool keeps_size = out_height == x[2] && out_width == x[3];
+  if (!tile) tile = best_winograd_tile(taps, stride, keeps_size, out_height, out_width);
   if (!tile || weight[3] != taps) throw Error("no tile fits this convolution");
   const TileSizes of = sizes_of(*tile);
-  if (of.taps != taps || of.stride != stride) throw Error("the tile does not fit this convolution");
+  const bool is_tile = keeps_size && out_height == of.outputs && out_width == of.outputs;
+  if (of.taps != taps || of.stride != stride || (of.is_padded && !is_tile)) {
+    throw Error("the tile does not fit this convolution");
+  }
   shape_ = {*tile,
             is_bfloat16,
             x[0],

@@ -12,7 +12,7 @@
 
 namespace trainrun::kernels {
 
-/// A convolution by Winograd's algorithm, without autograd: of stride 1 a third to two fifths of the multiplications that
+/// A convolution by Winograd's algorithm, without autograd: of stride 1 a quarter to two fifths of the multiplications that
 /// its definition takes, of stride 2 nine sixteenths. Sums are in another order and through other numbers than oneDNN's:
 /// against float64, the rms error of outputs and of the input's gradient is up to 3 times oneDNN's, of the filters'
 /// gradient up to 10 times (tests/registry/winograd_test.cpp). An infinity or NaN in the input reaches all outputs of its
@@ -54,6 +54,8 @@ class Winograd {
 /// where its stride is 2.
 double winograd_work(WinogradTile tile, int64_t out_height, int64_t out_width);
 /// The one that multiplies least, for square filters of 3 or 5 taps, of 3 also with a stride of 2; null for others.
-std::optional<WinogradTile> best_winograd_tile(int64_t taps, int64_t stride, int64_t out_height, int64_t out_width);
+/// `keeps_size`: the output is as large as the image, by padding.
+std::optional<WinogradTile> best_winograd_tile(int64_t taps, int64_t stride, bool keeps_size, int64_t out_height,
+                                               int64_t out_width);
 
 }  // namespace trainrun::kernels

@@ -19,6 +19,7 @@ struct Tile {
   using OfFilters = ToomCook<kTaps, kOutputs>;  // the gradient of the filters: taps x taps sums of outputs x outputs
   static constexpr int side = Forward::side;
   static constexpr int points = side * side;
+  static constexpr int inputs = side;
 };
 
 template <int kOutputs>
@@ -30,6 +31,18 @@ struct StridedTile {
   using OfFilters = typename Forward::OfFilters;
   static constexpr int side = Forward::side;
   static constexpr int points = side * side;
+  static constexpr int inputs = side;
+};
+
+struct PaddedTile {
+  static constexpr int outputs = 2;
+  static constexpr int taps = 3;
+  static constexpr int stride = 1;
+  using Forward = PaddedToomCook;
+  using OfFilters = Forward::OfFilters;
+  static constexpr int side = Forward::side;
+  static constexpr int points = side * side;
+  static constexpr int inputs = 2;  // those of the padding are not among them
 };
 
 template <class Call>
@@ -39,6 +52,7 @@ inline void with_tile(WinogradTile tile, const Call& call) {
   if (tile == WinogradTile::kOutputs3Taps5) call(Tile<3, 5>{});
   if (tile == WinogradTile::kStrided2Taps3) call(StridedTile<2>{});
   if (tile == WinogradTile::kStrided4Taps3) call(StridedTile<4>{});
+  if (tile == WinogradTile::kPadded2Taps3) call(PaddedTile{});
 }
 
 // --- transforms, of kLanes channels at a time
@@ -134,7 +148,9 @@ struct Grid {
 template <class OfTile>
 Grid input_grid(const WinogradShape& s) {
   constexpr int64_t kStep = OfTile::outputs * OfTile::stride;
-  return {s.in_height, s.in_width, s.channels, s.tiles_high, s.tiles_wide, kStep, s.padding_height, s.padding_width};
+  Grid grid{s.in_height, s.in_width, s.channels, s.tiles_high, s.tiles_wide, kStep, s.padding_height, s.padding_width};
+  if (OfTile::inputs < OfTile::side) grid.padding_height = grid.padding_width = 0;  // no input of a tile is padding
+  return grid;
 }
 template <class OfTile>
 Grid output_grid(const WinogradShape& s) {
@@ -191,7 +207,7 @@ void expand(const T* images, const Grid& grid, WinogradTiles tiles, int64_t chan
 template <class OfTile, bool kBackward, class T>
 void put_outputs(const WinogradShape& s, const float* sums, int64_t sums_step, const float* bias, WinogradTiles tiles,
                  int64_t first_output, T* to) {
-  constexpr int kSize = kBackward ? OfTile::side : OfTile::outputs, kPixels = kSize * kSize;
+  constexpr int kSize = kBackward ? OfTile::inputs : OfTile::outputs, kPixels = kSize * kSize;
   const Grid grid = kBackward ? input_grid<OfTile>(s) : output_grid<OfTile>(s);
   const int64_t width = grid.channels - first_output < kPanel ? grid.channels - first_output : kPanel;
   const int64_t tiles_of_image = s.tiles_high * s.tiles_wide;

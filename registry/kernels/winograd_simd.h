@@ -11,8 +11,16 @@
 
 namespace trainrun::kernels {
 
-/// Outputs of a tile by taps of the filter, in each dimension; strided: of stride 2, otherwise of 1.
-enum class WinogradTile { kOutputs2Taps3, kOutputs4Taps3, kOutputs3Taps5, kStrided2Taps3, kStrided4Taps3 };
+/// Outputs of a tile by taps of the filter, in each dimension; strided: of stride 2, otherwise of 1; padded: of images that
+/// are one tile, with padding that keeps their size.
+enum class WinogradTile {
+  kOutputs2Taps3,
+  kOutputs4Taps3,
+  kOutputs3Taps5,
+  kStrided2Taps3,
+  kStrided4Taps3,
+  kPadded2Taps3
+};
 
 constexpr int64_t kWinogradGroup = 64;  // filters whose gradients are
 constexpr int64_t kMostWinogradChannels = 4096;

@@ -38,6 +38,7 @@ const std::map<std::string, std::vector<FusionExample>>& fusion_examples() {
         {"[{type: BatchNorm2d}, {type: ReLU, inplace: true}, {type: MaxPool2d, kernel_size: 2}]", {2, 3, 8, 8}}}},
       {"WinogradConv2d",
        {{"[{type: Conv2d, out_channels: 64, kernel_size: 3, padding: 1}]", {4, 64, 12, 12}},
+        {"[{type: Conv2d, out_channels: 40, kernel_size: 3, padding: 1}]", {70, 32, 2, 2}},
         {"[{type: Conv2d, out_channels: 32, kernel_size: 3, stride: 2, padding: 1}]", {8, 40, 16, 16}},
         {"[{type: Conv2d, out_channels: 40, kernel_size: 3, padding: same, bias: false}, {type: Conv2d, out_channels: "
          "32, kernel_size: 5}]",

@@ -89,7 +89,7 @@ Case random_case(std::mt19937& random) {
   const auto number = [&](int64_t least, int64_t most) {
     return std::uniform_int_distribution<int64_t>(least, most)(random);
   };
-  Case c{static_cast<WinogradTile>(number(0, 4)), number(1, 6), 0, 0, 0, 0, 3, {0, 0}, number(0, 3) == 0};
+  Case c{static_cast<WinogradTile>(number(0, 5)), number(1, 6), 0, 0, 0, 0, 3, {0, 0}, number(0, 3) == 0};
   if (c.tile == WinogradTile::kOutputs3Taps5) c.taps = 5;
   if (c.tile == WinogradTile::kStrided2Taps3 || c.tile == WinogradTile::kStrided4Taps3) c.stride = 2;
   c.channels = number(0, 1) == 0 ? number(1, 20) : number(1, 70);
@@ -97,6 +97,11 @@ Case random_case(std::mt19937& random) {
   c.padding = {number(0, c.taps), number(0, c.taps / 2)};
   c.height = number(std::max<int64_t>(1, c.taps - 2 * c.padding[0]), 19);
   c.width = number(std::max<int64_t>(1, c.taps - 2 * c.padding[1]), 19);
+  if (c.tile == WinogradTile::kPadded2Taps3) {
+    c.padding = {1, 1};
+    c.height = c.width = 2;
+    if (number(0, 2) == 0) c.images = number(120, 300);
+  }
   if (number(0, 9) == 0) c.images = number(20, 60);  // more tiles than are computed at once
   return c;
 }
@@ -141,9 +146,10 @@ TEST_CASE("an error of Winograd's convolutions is at most a few times that of di
   const auto check_errors = [](int64_t channels, int64_t stride, WinogradTile tile) {
     CAPTURE(channels);
     CAPTURE(static_cast<int>(tile));
-    const at::Tensor x = at::randn({16, channels, 12, 12}).relu().contiguous(kLast);
+    const int64_t size = tile == WinogradTile::kPadded2Taps3 ? 2 : 12;
+    const at::Tensor x = at::randn({16, channels, size, size}).relu().contiguous(kLast);
     const at::Tensor w = at::randn({channels, channels, 3, 3}) * std::sqrt(2.0 / static_cast<double>(9 * channels));
-    const at::Tensor grad_y = at::randn({16, channels, 12 / stride, 12 / stride}).contiguous(kLast);
+    const at::Tensor grad_y = at::randn({16, channels, size / stride, size / stride}).contiguous(kLast);
     const auto exact = by_definition(x.to(at::kDouble), w.to(at::kDouble), grad_y.to(at::kDouble), {}, stride, {1, 1});
     const auto direct = by_definition(x, w, grad_y, {}, stride, {1, 1});
     const Winograd winograd(x.sizes(), w.sizes(), stride, {1, 1}, false, tile, best_cpu_path());
@@ -154,6 +160,7 @@ TEST_CASE("an error of Winograd's convolutions is at most a few times that of di
   for (const int64_t channels : {32, 64, 256}) {
     if (trainrun::test::kIsSanitized && channels > 64) break;  // the same code takes a while for them
     check_errors(channels, 1, WinogradTile::kOutputs4Taps3);
+    check_errors(channels, 1, WinogradTile::kPadded2Taps3);
     check_errors(channels, 2, WinogradTile::kStrided4Taps3);
     check_errors(channels, 2, WinogradTile::kStrided2Taps3);
   }
@@ -182,6 +189,20 @@ TEST_CASE("fast_conv2d of stride 2 gives conv2d's output and gradients but for r
   CHECK_FALSE(winograd_pays({64, 64, 3, 3, 2, 8, 8, 8}, true));   // bfloat16
   CHECK_FALSE(winograd_pays({64, 64, 3, 3, 3, 8, 8, 8}, false));  // stride 3
   CHECK_FALSE(winograd_pays({64, 64, 3, 3, 2, 9, 9, 8}, false));  // tiles of 16 or 12 outputs, of which many are unused
+}
+
+TEST_CASE("an image of 2x2 with padding is one tile, which multiplies by none of the padding's zeros") {
+  CHECK((best_winograd_tile(3, 1, true, 2, 2) == WinogradTile::kPadded2Taps3));
+  CHECK(winograd_work(WinogradTile::kPadded2Taps3, 2, 2) == doctest::Approx(9.0 / 36));
+  CHECK((best_winograd_tile(3, 1, false, 2, 2) == WinogradTile::kOutputs2Taps3));  // of an image of 4x4 without padding
+  CHECK((best_winograd_tile(3, 1, true, 2, 4) != WinogradTile::kPadded2Taps3));
+  const auto with_padding = [](int64_t size, int64_t padding) {
+    return Winograd({1, 32, size, size}, {32, 32, 3, 3}, 1, {padding, padding}, false, WinogradTile::kPadded2Taps3,
+                    best_cpu_path());
+  };
+  CHECK_NOTHROW(with_padding(2, 1));
+  CHECK_THROWS_WITH(with_padding(4, 0), "the tile does not fit this convolution");
+  CHECK_THROWS_WITH(with_padding(4, 1), "the tile does not fit this convolution");
 }
 
 TEST_CASE("fast_conv2d has derivatives of second order, which are conv2d's") {

@@ -70,6 +70,7 @@ void measure(const Shape& s, at::ScalarType type, int rounds, CpuPath path) {
   if (s.taps == 3 && s.stride == 1) {
     add("F(2x2,3x3)", WinogradTile::kOutputs2Taps3);
     add("F(4x4,3x3)", WinogradTile::kOutputs4Taps3);
+    if (s.size == 2 && s.padding == 1) add("all of 2x2", WinogradTile::kPadded2Taps3);
   } else if (s.taps == 3) {
     add("F(2x2,3x3/2)", WinogradTile::kStrided2Taps3);
     add("F(4x4,3x3/2)", WinogradTile::kStrided4Taps3);

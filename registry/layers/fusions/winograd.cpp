@@ -18,15 +18,16 @@ std::shared_ptr<const Operation> fuse_winograd(const FusedLayers& layers) {
   if (!padding) return nullptr;
   const auto* conv = node.options<Convolution<2, false>>();
   const auto &kernel = conv->kernel_size, &stride = conv->stride;
-  const std::vector<int64_t>& out = node.output_shapes.at(0);
+  const std::vector<int64_t>&in = node.input_shapes.at(0), &out = node.output_shapes.at(0);
   if (stride[0] != stride[1] || node.output_dtypes.at(0) != at::kFloat || out.size() != 4) return nullptr;
-  const kernels::ConvolutionSizes sizes{.channels = node.input_shapes.at(0)[1],
+  const kernels::ConvolutionSizes sizes{.channels = in[1],
                                         .filters = out[1],
                                         .kernel_height = kernel[0],
                                         .kernel_width = kernel[1],
                                         .stride = stride[0],
                                         .out_height = out[2],
-                                        .out_width = out[3]};
+                                        .out_width = out[3],
+                                        .keeps_size = in[2] == out[2] && in[3] == out[3]};
   if (!kernels::winograd_pays(sizes, false)) return nullptr;
   return convolution_by(node.layer, [padding = *padding, stride = stride[0]](const at::Tensor& x, const at::Tensor& w,
                                                                              const at::Tensor& b) {
