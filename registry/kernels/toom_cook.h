@@ -18,6 +18,16 @@ struct TileMatrix {
   bool paired[kExpands ? kRows : kCols] = {};
 };
 
+template <int kRows, int kCols>
+constexpr auto transposed(const TileMatrix<true, kRows, kCols>& of) {
+  TileMatrix<false, kCols, kRows> out;
+  for (int i = 0; i < kRows; ++i) {
+    out.paired[i] = of.paired[i];
+    for (int j = 0; j < kCols; ++j) out.at[j][i] = of.at[i][j];
+  }
+  return out;
+}
+
 /// The points at which polynomials are multiplied, but for infinity. Floats hold their powers exactly, and the error of
 /// the products is a quarter of that with the usual points 0, 1, -1, 2, -2.
 template <int kSide>
@@ -135,15 +145,6 @@ class StridedToomCook {
     for (int k = 0; k < kOutputs; ++k) out.at[OfOuter::side + k][kStep * k + kFirst] = 1;
     return out;
   }
-  template <int kRows, int kCols>
-  static constexpr auto transposed(const TileMatrix<true, kRows, kCols>& of) {
-    TileMatrix<false, kCols, kRows> out;
-    for (int i = 0; i < kRows; ++i) {
-      out.paired[i] = of.paired[i];
-      for (int j = 0; j < kCols; ++j) out.at[j][i] = of.at[i][j];
-    }
-    return out;
-  }
 
  public:
   static constexpr auto input = expanding<side, 2, 1, 2>(OfOuter::input);
@@ -166,14 +167,14 @@ class PaddedToomCook {
   static constexpr int side = 3;
   static constexpr TileMatrix<true, side, 2> input = {{{1, 1}, {0, 1}, {1, 0}}};
   static constexpr TileMatrix<true, side, 3> filter = {{{0, 1, 0}, {0, -1, 1}, {1, -1, 0}}};
-  static constexpr TileMatrix<false, 2, side> output = {{{1, 1, 0}, {1, 0, 1}}};
   static constexpr TileMatrix<true, side, 2> output_gradient = {{{1, 1}, {1, 0}, {0, 1}}};
-  static constexpr TileMatrix<false, 2, side> input_gradient = {{{1, 0, 1}, {1, 1, 0}}};
+  static constexpr auto output = transposed(output_gradient);
+  static constexpr auto input_gradient = transposed(input);
   /// Of the gradient of the filters.
   struct OfFilters {
     static constexpr int side = PaddedToomCook::side;
     static constexpr auto filter = PaddedToomCook::output_gradient;
-    static constexpr TileMatrix<false, 3, side> output = {{{0, 0, 1}, {1, -1, -1}, {0, 1, 0}}};
+    static constexpr auto output = transposed(PaddedToomCook::filter);
   };
 };
 

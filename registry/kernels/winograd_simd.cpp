@@ -10,40 +10,25 @@
 namespace trainrun::kernels::TRAINRUN_CPU_PATH {
 namespace {
 
-template <int kOutputs, int kTaps>
-struct Tile {
+/// `Matrices` of both passes, and those of the gradient of the filters: taps x taps sums of outputs x outputs.
+template <int kOutputs, int kTaps, int kStride, class Matrices, class MatricesOfFilters>
+struct TileOf {
   static constexpr int outputs = kOutputs;
   static constexpr int taps = kTaps;
-  static constexpr int stride = 1;
-  using Forward = ToomCook<kOutputs, kTaps>;
-  using OfFilters = ToomCook<kTaps, kOutputs>;  // the gradient of the filters: taps x taps sums of outputs x outputs
+  static constexpr int stride = kStride;
+  using Forward = Matrices;
+  using OfFilters = MatricesOfFilters;
   static constexpr int side = Forward::side;
   static constexpr int points = side * side;
-  static constexpr int inputs = side;
+  static constexpr int inputs = Forward::input.cols;
 };
 
+template <int kOutputs, int kTaps>
+struct Tile : TileOf<kOutputs, kTaps, 1, ToomCook<kOutputs, kTaps>, ToomCook<kTaps, kOutputs>> {};
 template <int kOutputs>
-struct StridedTile {
-  static constexpr int outputs = kOutputs;
-  static constexpr int taps = 3;
-  static constexpr int stride = 2;
-  using Forward = StridedToomCook<kOutputs>;
-  using OfFilters = typename Forward::OfFilters;
-  static constexpr int side = Forward::side;
-  static constexpr int points = side * side;
-  static constexpr int inputs = side;
+struct StridedTile : TileOf<kOutputs, 3, 2, StridedToomCook<kOutputs>, typename StridedToomCook<kOutputs>::OfFilters> {
 };
-
-struct PaddedTile {
-  static constexpr int outputs = 2;
-  static constexpr int taps = 3;
-  static constexpr int stride = 1;
-  using Forward = PaddedToomCook;
-  using OfFilters = Forward::OfFilters;
-  static constexpr int side = Forward::side;
-  static constexpr int points = side * side;
-  static constexpr int inputs = 2;  // those of the padding are not among them
-};
+struct PaddedTile : TileOf<2, 3, 1, PaddedToomCook, PaddedToomCook::OfFilters> {};
 
 template <class Call>
 inline void with_tile(WinogradTile tile, const Call& call) {
